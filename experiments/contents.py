@@ -1,7 +1,7 @@
 """Is a table of results older than the code that it rests on?
 
     python -m experiments.contents                     # every table: fresh, waived, old, or of no known command
-    python -m experiments.contents waive TABLE ... --reason "why the numbers cannot differ"
+    python -m experiments.contents waive TABLE ... --reason "why the numbers cannot differ"     # or: waive all
 
 `results/contents.csv` says which code made a table (`newcomer.paper.contents`). A table whose code has changed since is
 old, and is made again; or it is waived: `waive` makes the figure with `--quick` at the commit that made the table and
@@ -66,43 +66,59 @@ def states(results: Path = RESULTS) -> dict[str, str]:
 
 
 def waive(tables: list[str], reason: str) -> None:
-    """Waive tables whose quick runs are the same before and after."""
+    """Waive tables whose quick runs are the same before and after; `all` are those that are old and have one."""
     rows = contents.read(RESULTS)
+    if tables == ["all"]:
+        told = states()
+        tables = [name for name, state in told.items() if state == "old" and figure_of(name) and rows[name].code]
+    by_commit: dict[str, list[str]] = {}
     for table in tables:
-        row, name = rows.get(table), figure_of(table)
-        if row is None or name is None:
+        row = rows.get(table)
+        if row is None or figure_of(table) is None:
             raise SystemExit(f"{table} has no quick run, or no row in {contents.NAME}: make it again")
         if row.commit.endswith("+"):
             raise SystemExit(f"{table} was made by code that was not committed ({row.commit}): make it again")
-        told = unlike(name, row.commit)
-        if told:
-            raise SystemExit(f"{table}: {told}: make it again")
-        own = pl.DataFrame({"table": [table], "code": [code_now(row)], "reason": [reason]})
-        before = (
-            pl.read_csv(WAIVERS, infer_schema=False).filter(pl.col("table") != table) if WAIVERS.is_file() else own[:0]
-        )
-        pl.concat([before, own]).sort("table").write_csv(WAIVERS)
-        print(f"{table}: the same to 1e-9, waived")
+        by_commit.setdefault(row.commit, []).append(table)
+    wrong = []
+    for commit, own in by_commit.items():
+        unlike = differences_since(commit, own)
+        for table in own:
+            if unlike[table]:
+                wrong.append(f"{table}: {unlike[table]}: make it again")
+            else:
+                _enter(table, code_now(rows[table]), reason)
+                print(f"{table}: the same to 1e-9, waived")
+    if wrong:
+        raise SystemExit("\n".join(wrong))
 
 
-def unlike(figure: str, commit: str) -> str:
-    """What differs first between the quick tables of a figure at a commit and now; empty if nothing does."""
-    from tests.compare_results import differences
+def _enter(table: str, code: str, reason: str) -> None:
+    """Write a waiver, in place of an earlier one of the table."""
+    own = pl.DataFrame({"table": [table], "code": [code], "reason": [reason]})
+    before = own[:0]
+    if WAIVERS.is_file():
+        before = pl.read_csv(WAIVERS, infer_schema=False).filter(pl.col("table") != table)
+    pl.concat([before, own]).sort("table").write_csv(WAIVERS)
 
+
+def differences_since(commit: str, tables: list[str]) -> dict[str, str]:
+    """What differs first between the quick tables at a commit and now, by table; empty where nothing does."""
+    from tests.compare_results import difference
+
+    figures = sorted({str(figure_of(table)) for table in tables})
     with tempfile.TemporaryDirectory() as folder:
         beside = Path(folder, "then")
         subprocess.run(["git", "-C", str(ROOT), "worktree", "add", "--detach", str(beside), commit], check=True)
         try:
-            made = [_quick(figure, code, Path(folder, name)) for code, name in ((beside, "a"), (ROOT, "b"))]
+            then, now = (_quick(figures, code, Path(folder, name)) for code, name in ((beside, "a"), (ROOT, "b")))
         finally:
             subprocess.run(["git", "-C", str(ROOT), "worktree", "remove", "--force", str(beside)], check=True)
-        for one in made:
-            (one / contents.NAME).unlink(missing_ok=True)
-        return "; ".join(differences(*made))
+        return {table: difference(then / table, now / table) for table in tables}
 
 
-def _quick(figure: str, code: Path, folder: Path) -> Path:
-    words = ["reproduce", figure, "--quick", "--out", str(folder / "out"), "--work", str(folder / "work")]
+def _quick(figures: list[str], code: Path, folder: Path) -> Path:
+    """The folder with the quick tables of some figures, by the code of a worktree."""
+    words = ["reproduce", *figures, "--quick", "--out", str(folder / "out"), "--work", str(folder / "work")]
     environment = {**os.environ, "PYTHONPATH": str(code / "src")}
     subprocess.run([sys.executable, "-m", "newcomer", *words], check=True, env=environment, stdout=subprocess.DEVNULL)
     return folder / "out"

@@ -14,12 +14,14 @@ from experiments.study_targets import TARGETS, users_verdicts
 from scipy import stats
 
 from newcomer.paper.catalogue import EVERYTHING, FIGURES, STUDIES, chosen
-from newcomer.paper.scale import SCALES
+from newcomer.paper.scale import SCALES, Setting
 from newcomer.paper.studies import prior_subspace as subspace
+from newcomer.paper.studies import weak_directions
 from newcomer.paper.studies.comparison import compared, regrets, t_intervals, truth_of
 from newcomer.paper.studies.stars_and_clicks import Clicks
 from newcomer.policies.baselines import PopulationMean, Uniform
 from newcomer.subspace import subspace_distance
+from newcomer.worlds.people import MadeUp
 from newcomer.worlds.synthetic import Synthetic
 
 
@@ -33,9 +35,17 @@ def test_every_study_is_in_the_catalogue_and_not_among_the_papers_figures():
 
 @pytest.mark.parametrize("name", sorted(STUDIES))
 def test_jobs_are_distinct_and_fewer_when_quick(name):
-    full, small = (STUDIES[name].jobs(SimpleNamespace(scale=SCALES[scale])) for scale in ("full", "quick"))
+    kept = [SimpleNamespace(scale=SCALES[scale], setting=Setting(scale, "", "")) for scale in ("full", "quick")]
+    full, small = map(STUDIES[name].jobs, kept)
     assert len(set(full)) == len(full) > len(small) > 0
     assert {job.figure for job in (*full, *small)} == {name}
+
+
+def test_variants_of_weak_directions_ask_held_out_users_or_do_not():
+    """`always` keeps the full covariance where held-out users refuse it, as in a world of exact rank."""
+    found = weak_directions.variants(MadeUp.draw(120, 10).world.logs(steps=6))
+    assert set(found) == {"clear", "average", "always", "ranks", "entries"}
+    assert found["always"].factor.shape[1] >= found["average"].factor.shape[1] >= found["clear"].factor.shape[1]
 
 
 def test_intervals_are_those_of_students_t():

@@ -11,14 +11,15 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import numpy as np
 
 from newcomer.model import Model
 from newcomer.serve.app import Log
 from newcomer.serve.auth import Tokens
-from newcomer.serve.background import prepare
-from newcomer.serve.server import listen, server_of
+from newcomer.serve.background import prepare_background
+from newcomer.serve.server import listen_as_server, make_server
 from newcomer.serve.service import Config, Service
 
 
@@ -53,15 +54,15 @@ class Running:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout)
 
     def start(self):
-        self.door = listen("127.0.0.1", 0)
+        self.door = listen_as_server("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self.door.getsockname()[1]}"
         self.call(self._start())
         return self
 
     async def _start(self):
         await self.service.open()
-        await prepare(self.service)
-        self.server = server_of(self.service, self.tokens, log=self.log)
+        await prepare_background(self.service)
+        self.server = make_server(self.service, self.tokens, log=self.log)
         self.server.install_signal_handlers = lambda: None
         config = self.server.config
         config.load()
@@ -134,8 +135,13 @@ class Process:
         return self.process.returncode
 
 
+def bytes_of(folder):
+    """Whatever the files of a folder hold."""
+    return b"".join(path.read_bytes() for path in Path(folder).rglob("*") if path.is_file())
+
+
 def free_port():
-    with listen("127.0.0.1", 0) as door:
+    with listen_as_server("127.0.0.1", 0) as door:
         return door.getsockname()[1]
 
 

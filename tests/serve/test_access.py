@@ -18,7 +18,7 @@ from newcomer.errors import StoreError
 from newcomer.serve.app import Log
 from newcomer.serve.auth import Tokens
 from newcomer.serve.limits import Limits
-from newcomer.serve.server import check_access
+from newcomer.serve.server import check_server_access
 from newcomer.serve.service import Config
 from newcomer.serve.store_memory import MemoryStore
 from tests.serve.running import Process, free_port, model_of, running
@@ -65,9 +65,9 @@ def test_files_of_tokens(tmp_path):
 
 def test_beyond_loopback_tokens_are_needed():
     with pytest.raises(StoreError, match="no tokens"):
-        check_access("0.0.0.0", None)
-    check_access("0.0.0.0", Tokens.parse(LINES))
-    check_access("::1", None)
+        check_server_access("0.0.0.0", None)
+    check_server_access("0.0.0.0", Tokens.parse(LINES))
+    check_server_access("::1", None)
 
 
 def test_pages_of_other_origins_are_refused_on_loopback():

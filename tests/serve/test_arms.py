@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer.serve.arms import Asked, Shares, draw_arm, picks
+from newcomer.serve.arms import Asked, Shares, draw_arm, pick_by_arm
 from newcomer.serve.models import Serving
 from newcomer.serve.service import Config
 from newcomer.serve.store_memory import MemoryStore
@@ -37,7 +37,7 @@ def test_propensities_are_the_shares_with_which_actions_are_shown(arm, policy):
     state, asked, rng = serving.policy.start(1), asked_of([1, 2, 3, 4, 5]), np.random.default_rng(0)
     shown, told = Counter(), {}
     for _ in range(2_000):
-        slots = picks(serving, arm, state, asked, 2, rng=rng, seed="u|1|0|m")
+        slots = pick_by_arm(serving, arm, state, asked, 2, rng=rng, seed="u|1|0|m")
         pair = tuple(slot.index for slot in slots)
         shown[pair] += 1
         told[pair] = slots[0].propensity * slots[1].propensity
@@ -53,10 +53,10 @@ def test_control_is_the_population_mean_and_the_incumbent_the_baseline():
     model = model_of(5)
     serving = Serving.of(1, model, "PriorUCB")
     state, rng = serving.policy.start(1), np.random.default_rng(0)
-    control = picks(serving, "control", None, asked_of([1, 2, 3, 4, 5]), 1, rng=rng, seed="")[0]
+    control = pick_by_arm(serving, "control", None, asked_of([1, 2, 3, 4, 5]), 1, rng=rng, seed="")[0]
     assert control.index == int(np.argmax(model.mean)) and control.propensity == 1.0
-    ours = picks(serving, "treated", state, asked_of([1, 2, 3, 4, 5]), 1, rng=rng, seed="")[0]
-    theirs = picks(serving, "incumbent", state, asked_of([1, 2, 3, 4, 5]), 1, baseline=[3], rng=rng, seed="")[0]
+    ours = pick_by_arm(serving, "treated", state, asked_of([1, 2, 3, 4, 5]), 1, rng=rng, seed="")[0]
+    theirs = pick_by_arm(serving, "incumbent", state, asked_of([1, 2, 3, 4, 5]), 1, baseline=[3], rng=rng, seed="")[0]
     assert (theirs.index, theirs.propensity, theirs.shadow) == (3, None, ours.index)
 
 

@@ -267,7 +267,7 @@ class Held:
 
     def same(self):
         """Whether it is as much as at the last look."""
-        before, self.last = self.last, self.one.call(self.one.service.transact(tables.counts))
+        before, self.last = self.last, self.one.call(self.one.service.transact(tables.count_rows))
         return self.last == before
 
 

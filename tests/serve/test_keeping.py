@@ -12,13 +12,13 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import StoreError
-from newcomer.serve.rewards import give_defaults
+from newcomer.serve.rewards import give_default_rewards
 from newcomer.serve.service import Config
 from newcomer.serve.store_memory import MemoryStore
 from newcomer.serve.store_sqlite import SqliteStore
 from newcomer.serve.stores import store_of
-from newcomer.serve.users import retain
-from tests.serve.running import model_of, running
+from newcomer.serve.users import retain_users
+from tests.serve.running import bytes_of, model_of, running
 
 
 class Clock:
@@ -38,12 +38,12 @@ def test_defaults_come_when_the_wait_is_over_and_a_later_reward_corrects_them():
         seen = client.decide("u", candidates=[1, 2])
         unseen = client.decide("u", candidates=[1, 2], shown=False)
         clock.now += 3599
-        assert one.call(give_defaults(one.service)) == 0
+        assert one.call(give_default_rewards(one.service)) == 0
         clock.now -= 7200  # the clock goes back: nothing happens too early, nothing is lost
-        assert one.call(give_defaults(one.service)) == 0
+        assert one.call(give_default_rewards(one.service)) == 0
         clock.now += 7202
-        assert one.call(give_defaults(one.service)) == 1
-        assert one.call(give_defaults(one.service)) == 0
+        assert one.call(give_default_rewards(one.service)) == 1
+        assert one.call(give_default_rewards(one.service)) == 0
         assert client.decision(seen.decision).status == "default"
         assert client.decision(unseen.decision).status == "pending"
         assert client.user("u").outcomes == 1
@@ -51,7 +51,7 @@ def test_defaults_come_when_the_wait_is_over_and_a_later_reward_corrects_them():
         assert client.decision(seen.decision).reward == 1.0 and client.user("u").outcomes == 1
         client.shown(unseen.decision)
         clock.now += 3601
-        assert one.call(give_defaults(one.service)) == 1
+        assert one.call(give_default_rewards(one.service)) == 1
 
 
 def test_the_clock_goes_back_and_order_stays():
@@ -78,7 +78,7 @@ def test_retention_leaves_the_fold_of_what_is_left():
         kept = client.decide("stays", candidates=[3])
         client.reward(kept.decision, 2.0)
         clock.now += 101 * 86_400
-        assert one.call(retain(one.service)) == 2
+        assert one.call(retain_users(one.service)) == 2
         assert client.user("stays").outcomes == 1
         policy = nc.PriorUCB(model_of())
         state = policy.start(1)
@@ -107,10 +107,6 @@ def test_states_are_snapshots_and_folds_alike_after_a_restart(tmp_path):
     with running(store_of(url)) as one, nc.Client(one.url) as client:
         best = client.user("u").best[0]
         assert best.expected + best.bonus == policy.scores(state, ids=list(range(1, 13))).max()
-
-
-def bytes_of(folder):
-    return b"".join(path.read_bytes() for path in Path(folder).rglob("*") if path.is_file())
 
 
 def fill(client, user):

@@ -17,12 +17,12 @@ from newcomer.confidence_sequence import (
 )
 from newcomer.serve import lift as lift_module
 from newcomer.serve import tables
-from newcomer.serve.lift import ARMS, FIRST, Counted, Sums, advance, arm_gain_lift
+from newcomer.serve.lift import ARMS, FIRST, Counted, Sums, advance_lift, lift_of_sums
 from newcomer.serve.migrations import STEPS
 from newcomer.serve.service import Config
 from newcomer.serve.store_memory import MemoryStore
 from newcomer.serve.stores import store_of
-from newcomer.serve.users import retain
+from newcomer.serve.users import retain_users
 from tests.serve.running import model_of, running
 
 
@@ -33,7 +33,7 @@ def same_arms(monkeypatch):
     async def key(tx):
         return b"k" * 32
 
-    monkeypatch.setattr(tables, "key", key)
+    monkeypatch.setattr(tables, "key_row", key)
 
 
 HALVES = Config(random=0.2, control=0.3)
@@ -166,7 +166,7 @@ def test_retention_takes_users_out_who_lose_a_part_of_their_history():
         for user in ("cut", "cut-2", "whole"):
             client.reward(client.decide(user).decision, 1.0)
         clock.now += 10_000
-        one.call(retain(one.service))
+        one.call(retain_users(one.service))
         assert sum(a.users for a in check(client, {"cut", "cut-2"}).arms) == 1
         client.reward(client.decide("cut").decision, 1.0)
         client.reward(client.decide("gone").decision, 2.0)  # comes as a new user
@@ -189,18 +189,18 @@ def test_a_look_reads_only_what_changed_and_two_processes_count_once(serve, monk
         for decision in made:
             client.reward(decision.decision, 1.0)
         sizes = []
-        true = lift_module.recount
+        true = lift_module.recount_lift
 
         async def watched(tx, whose, *values):
             sizes.append(await true(tx, whose, *values))
             return sizes[-1]
 
-        monkeypatch.setattr(lift_module, "recount", watched)
+        monkeypatch.setattr(lift_module, "recount_lift", watched)
 
         async def twice():
             import asyncio
 
-            return await asyncio.gather(advance(one.service), advance(one.service))
+            return await asyncio.gather(advance_lift(one.service), advance_lift(one.service))
 
         assert one.call(twice()) == [0, 0]
         assert sum(sizes) == 20  # a user whose later changes were read is not read again
@@ -211,7 +211,7 @@ def test_a_look_reads_only_what_changed_and_two_processes_count_once(serve, monk
         client.reward(made[3].decision, 5.0, correct=True)
         client.lift()
         assert sizes == [1]
-        assert one.call(advance(one.service, seconds=-1.0)) == 0
+        assert one.call(advance_lift(one.service, seconds=-1.0)) == 0
 
 
 def test_lift_is_found_and_survives_a_restart(tmp_path):
@@ -267,7 +267,7 @@ def test_a_mismatch_of_shares_is_said():
     from newcomer.serve.arms import Shares
 
     cells = {(1, "treated"): cell(950, 1.0, 0), (1, "control"): cell(20, 0.0, 1), (2, "treated"): cell(5, 1.0, 2)}
-    told = arm_gain_lift(cells, {1: Shares(1, 0.0, 0.05, 0.0), 2: Shares(2, 0.0, 0.0, 0.0)}, 0.0, 0)
+    told = lift_of_sums(cells, {1: Shares(1, 0.0, 0.05, 0.0), 2: Shares(2, 0.0, 0.0, 0.0)}, 0.0, 0)
     assert (
         told.sample_ratio.p_value
         == confidence_sequence_sample_ratio(np.array([[950, 20]]), np.array([[0.95, 0.05]]))
@@ -276,7 +276,7 @@ def test_a_mismatch_of_shares_is_said():
     assert "20 control users, and 48 are expected" in told.sample_ratio.warning
     assert told.words == ["Too early to compare treated with control (955 and 20 users; 50 of each are needed)."]
     cells[1, "control"] = cell(60, 1.0, 3)
-    told = arm_gain_lift(cells, {1: Shares(1, 0.0, 0.05, 0.0), 2: Shares(2, 0.0, 0.0, 0.0)}, 0.0, 0)
+    told = lift_of_sums(cells, {1: Shares(1, 0.0, 0.05, 0.0), 2: Shares(2, 0.0, 0.0, 0.0)}, 0.0, 0)
     assert told.sample_ratio.warning is None
     assert told.words[0].startswith("No difference between treated and control is shown yet (")
 

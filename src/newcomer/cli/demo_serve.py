@@ -56,7 +56,7 @@ class Crowd:
 def play_demo_serve(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_running: bool) -> None:
     """The loop; see the module. `few` are the logs of the first model."""
     from newcomer import Client, fit, read_logs
-    from newcomer.serve.server import in_background
+    from newcomer.serve.server import server_in_background
     from newcomer.serve.service import Config, Service
     from newcomer.serve.store_sqlite import SqliteStore
 
@@ -69,7 +69,7 @@ def play_demo_serve(out: Path, world: People, few: Logs, *, seed: int, force: bo
     model = fit(few)
     options.save_as_option_says(model, first)
     service = Service(SqliteStore(store), Config(random=SHARES[0], control=SHARES[1]), model)
-    with in_background(service) as address, Client(address) as client:
+    with server_in_background(service) as address, Client(address) as client:
         _say(f"2. Serve it. Look at {address} in a browser: everything below moves there")
         _tell("half of the newcomers are treated; a quarter gets the best film for everybody, a quarter any film")
         _tell("look at the lift: its interval narrows, and holds however often you look")

@@ -78,13 +78,13 @@ def serve_command(
     from newcomer.model import load
     from newcomer.serve.auth import Tokens
     from newcomer.serve.limits import Limits
-    from newcomer.serve.server import check_access, event_loop, run
+    from newcomer.serve.server import check_server_access, run_server, server_event_loop
     from newcomer.serve.service import Config, Service
     from newcomer.serve.stores import store_of
 
     named = tokens or (Path(os.environ["NEWCOMER_TOKENS"]) if os.environ.get("NEWCOMER_TOKENS") else None)
     known = None if named is None else Tokens.read(named)
-    check_access(host, known)
+    check_server_access(host, known)
     found = load(model)
     url = store or os.environ.get("NEWCOMER_STORE") or f"sqlite:///{model.resolve()}.store"
     config = Config(
@@ -97,9 +97,9 @@ def serve_command(
         keep=keeps,
         limits=Limits(rate=rate),
     )
-    from newcomer.serve.models import policy_of
+    from newcomer.serve.models import policy_of_model
 
-    policy_of(policy, found)
+    policy_of_model(policy, found)
     service = Service(store_of(url), config, found)
     import asyncio
 
@@ -111,8 +111,8 @@ def serve_command(
         "loading the model and the inner loops (compiled once: a minute or less)", soft_wrap=True
     )
     try:
-        with asyncio.Runner(loop_factory=event_loop) as runner:
-            runner.run(run(service, known, host=host, port=port, tell=tell, access_log=access_log))
+        with asyncio.Runner(loop_factory=server_event_loop) as runner:
+            runner.run(run_server(service, known, host=host, port=port, tell=tell, access_log=access_log))
     except (KeyboardInterrupt, SystemExit):  # the signal that uvicorn passes on once everything is drained
         output.aside_output_console().print("stopped; everything acknowledged is in the store")
 

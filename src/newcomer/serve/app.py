@@ -20,9 +20,9 @@ import msgspec
 from newcomer.errors import MissingExtra, NewcomerError, StoreError
 from newcomer.serve.auth import Tokens
 from newcomer.serve.limits import Rate
-from newcomer.serve.openapi import Operation, document
+from newcomer.serve.openapi import Operation, openapi_document
 from newcomer.serve.page import pages
-from newcomer.serve.routes import OPERATIONS, Answer, Call, refusal
+from newcomer.serve.routes import OPERATIONS, Answer, Call, route_refusal
 from newcomer.serve.service import Service
 from newcomer.serve.shapes import Refused
 
@@ -55,20 +55,20 @@ class Endpoint:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         number = headers.get("x-request-id", "")
         if not NUMBER.fullmatch(number):
-            number = request_number()
+            number = _request_number()
         try:
             answer = await self._answer(scope, headers, receive)
         except Refused as refused:
-            answer = refused_answer(refused)
+            answer = _refused_answer(refused)
         except StoreError as error:
             self.service.metrics.store_errors.inc()
             self.log.line("store", route=self.name, request=number, error=str(error))
-            answer = refused_answer(refusal(error))
+            answer = _refused_answer(route_refusal(error))
         except NewcomerError as error:
-            answer = refused_answer(refusal(error))
+            answer = _refused_answer(route_refusal(error))
         except Exception as error:  # noqa: BLE001  (a bug: told to the log, not to the caller)
             self.log.line("bug", route=self.name, request=number, error=f"{type(error).__name__}: {error}")
-            answer = refused_answer(Refused(500, "bug", "this is a bug of the service; its log says more"))
+            answer = _refused_answer(Refused(500, "bug", "this is a bug of the service; its log says more"))
         took = time.perf_counter() - begun
         self.service.metrics.answered(self.name, answer.status, took)
         if answer.problem is not None:
@@ -76,7 +76,7 @@ class Endpoint:
         elif self.name == "post_decide":
             self.service.recent.took.append(took)
         self.log.request(self.name, number, answer.status, took)
-        await reply(send, answer, number)
+        await _reply(send, answer, number)
 
     async def _answer(self, scope: dict[str, Any], headers: dict[str, str], receive: Any) -> Answer:
         operation = self.operation
@@ -88,7 +88,7 @@ class Endpoint:
         raw = scope.get("raw_path") or scope["path"].encode()
         call = Call(body, _segments(raw) if self.segments else [], _query(scope["query_string"]), _key(headers))
         if self.decoder is not None:
-            call.asked = decoded(self.decoder, body)
+            call.asked = decode_app_request(self.decoder, body)
         answer = await operation.handler(self.service, call)
         return answer if isinstance(answer, Answer) else Answer(answer)
 
@@ -113,7 +113,7 @@ class Endpoint:
         return b"".join(parts)
 
 
-def decoded(decoder: Any, body: bytes) -> Any:
+def decode_app_request(decoder: Any, body: bytes) -> Any:
     """A request's JSON, checked."""
     try:
         return decoder.decode(body)
@@ -146,7 +146,7 @@ def _key(headers: dict[str, str]) -> str | None:
     return key
 
 
-def refused_answer(refused: Refused) -> Answer:
+def _refused_answer(refused: Refused) -> Answer:
     """A refusal as an answer."""
     headers = {} if refused.retry is None else {"retry-after": str(refused.retry)}
     if refused.status == 401:
@@ -154,7 +154,7 @@ def refused_answer(refused: Refused) -> Answer:
     return Answer(refused.body(), headers, refused.status, refused.problem)
 
 
-async def reply(send: Send, answer: Answer, number: str) -> None:
+async def _reply(send: Send, answer: Answer, number: str) -> None:
     """Send an answer."""
     listed = [(b"content-length", b"%d" % len(answer.body)), (b"x-request-id", number.encode("latin-1"))]
     if "content-type" not in answer.headers:
@@ -164,7 +164,7 @@ async def reply(send: Send, answer: Answer, number: str) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
-def request_number() -> str:
+def _request_number() -> str:
     """A number for a request that came without one; it tells lines of the log apart, and need not be secret."""
     return f"{random.getrandbits(64):016x}"
 
@@ -205,7 +205,7 @@ def application(
     tokens, log = tokens or Tokens(), log or Log()
     rate = Rate(service.config.limits.rate)
     operations = (*OPERATIONS, *more)
-    told = encode(document(operations, service.config.limits, tokens=bool(tokens.digests)))
+    told = encode(openapi_document(operations, service.config.limits, tokens=bool(tokens.digests)))
 
     async def openapi(service: Service, call: Call) -> bytes:
         return told
@@ -225,7 +225,7 @@ def application(
         what = ("no_route", "there is no such address") if status == 404 else ("no_method", "not with this method")
 
         async def respond(scope: Any, receive: Any, send: Send) -> None:
-            await reply(send, refused_answer(Refused(status, *what)), request_number())
+            await _reply(send, _refused_answer(Refused(status, *what)), _request_number())
 
         return respond
 

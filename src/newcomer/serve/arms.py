@@ -40,10 +40,10 @@ class Shares:
     @property
     def treated(self) -> float:
         """The share of new users that the policy serves."""
-        return max(1.0 - self.random - self.control - self.incumbent, 0.0)
+        return max(round(1.0 - self.random - self.control - self.incumbent, 12), 0.0)
 
 
-def check_shares(random: float, control: float, incumbent: float) -> None:
+def check_arm_shares(random: float, control: float, incumbent: float) -> None:
     """Refuse shares that are more than everybody."""
     if not (min(random, control, incumbent) >= 0.0 and random + control + incumbent <= 1.0 + 1e-9):
         raise Refused(422, "bad_shares", "shares of arms lie between 0 and 1 and add up to at most 1")
@@ -95,7 +95,7 @@ class Pick(Struct, frozen=True):
     shadow: int | None = None
 
 
-def picks(
+def pick_by_arm(
     serving: Serving,
     arm: str,
     state: Any,
@@ -112,7 +112,7 @@ def picks(
     if arm == "control":
         return list(_by_policy(serving.control, serving.everybody, asked, top))
     if arm == "incumbent":
-        ours = picks(serving, "treated", state, asked, top, rng=rng, seed=seed)
+        ours = pick_by_arm(serving, "treated", state, asked, top, rng=rng, seed=seed)
         return list(_incumbent(asked, baseline, ours))
     if serving.sampled:
         return list(_by_votes(serving, state, asked, top, rng, seed))

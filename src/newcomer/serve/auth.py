@@ -58,7 +58,7 @@ class Tokens:
     def check(self, role: str, headers: Mapping[str, str]) -> str:
         """The caller's name for limits, if the request may do what `role` may; admin may everything."""
         if not self.digests:
-            check_local(headers)
+            _check_local(headers)
             return "loopback"
         scheme, _, token = headers.get("authorization", "").partition(" ")
         given, found = _digest(token.strip()), ""
@@ -76,15 +76,15 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-def check_local(headers: Mapping[str, str]) -> None:
+def _check_local(headers: Mapping[str, str]) -> None:
     """Refuse what a browser sends on behalf of a page that is not this service's."""
     host = headers.get("host", "")
     origin = headers.get("origin")
-    if not is_loopback(host_name(host)) or (origin is not None and origin.partition("://")[2] != host):
+    if not is_loopback_for_auth(_host_name(host)) or (origin is not None and origin.partition("://")[2] != host):
         raise Refused(403, "foreign_origin", "without tokens only programs on this machine are answered")
 
 
-def host_name(host: str) -> str:
+def _host_name(host: str) -> str:
     """The name in a Host header, without the port.
 
     >>> host_name("[::1]:8321"), host_name("localhost:8321")
@@ -94,7 +94,7 @@ def host_name(host: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def is_loopback(host: str) -> bool:
+def is_loopback_for_auth(host: str) -> bool:
     """Whether an interface, or the name of one, is reached from this machine alone.
 
     >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0"), is_loopback("localhost")

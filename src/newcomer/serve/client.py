@@ -49,7 +49,7 @@ class ServiceError(StoreError):
     code: str = ""
 
 
-def plain_value(value: object) -> Any:
+def _plain_value(value: object) -> Any:
     """Numbers and arrays of NumPy as JSON has them: rewards and ids often come from a frame or an array."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
@@ -72,12 +72,12 @@ class Ask(Generic[Given]):
         """The bytes to send."""
         if isinstance(self.body, bytes) or self.body is None:
             return self.body
-        return msgspec.json.encode(self.body, enc_hook=plain_value)
+        return msgspec.json.encode(self.body, enc_hook=_plain_value)
 
     def read(self, answer: Any) -> Given:
         """The answer, or the refusal as an error."""
         if answer.status_code >= 400:
-            raise refused(answer)
+            raise client_refusal(answer)
         if self.shape is None:
             return answer.content  # type: ignore[no-any-return]
         try:
@@ -88,7 +88,7 @@ class Ask(Generic[Given]):
             raise ServiceError("the answer is not of this API", todo="check the address") from error
 
 
-def refused(answer: Any) -> ServiceError:
+def client_refusal(answer: Any) -> ServiceError:
     """A refusal as an error."""
     try:
         problem = msgspec.json.decode(answer.content, type=shapes.Failure).error
@@ -255,7 +255,7 @@ class Calls:
         return Ask("GET", "/v1/status", shapes.Report)
 
 
-def sent(call: Callable[Concatenate[Any, Told], Ask[Given]]) -> Callable[Concatenate[Client, Told], Given]:
+def _sent_call(call: Callable[Concatenate[Any, Told], Ask[Given]]) -> Callable[Concatenate[Client, Told], Given]:
     """A call that waits for its answer."""
 
     @wraps(call)
@@ -265,7 +265,7 @@ def sent(call: Callable[Concatenate[Any, Told], Ask[Given]]) -> Callable[Concate
     return _signed(send, call)
 
 
-def awaited(
+def _awaited_call(
     call: Callable[Concatenate[Any, Told], Ask[Given]],
 ) -> Callable[Concatenate[AsyncClient, Told], Coroutine[Any, Any, Given]]:
     """A call to be awaited."""
@@ -316,26 +316,26 @@ class Client(_Asking):
             time.sleep(self._pause(attempt, answer))
         raise AssertionError
 
-    decide = sent(Calls.decide)
-    reward = sent(Calls.reward)
-    observe = sent(Calls.observe)
-    decision = sent(Calls.decision)
-    shown = sent(Calls.shown)
-    void = sent(Calls.void)
-    decide_batch = sent(Calls.decide_batch)
-    reward_batch = sent(Calls.reward_batch)
-    observe_batch = sent(Calls.observe_batch)
-    user = sent(Calls.user)
-    erase = sent(Calls.erase)
-    merge = sent(Calls.merge)
-    logs = sent(Calls.logs)
-    models = sent(Calls.models)
-    stage = sent(Calls.stage)
-    promote = sent(Calls.promote)
-    arms = sent(Calls.arms)
-    set_arms = sent(Calls.set_arms)
-    lift = sent(Calls.lift)
-    status = sent(Calls.status)
+    decide = _sent_call(Calls.decide)
+    reward = _sent_call(Calls.reward)
+    observe = _sent_call(Calls.observe)
+    decision = _sent_call(Calls.decision)
+    shown = _sent_call(Calls.shown)
+    void = _sent_call(Calls.void)
+    decide_batch = _sent_call(Calls.decide_batch)
+    reward_batch = _sent_call(Calls.reward_batch)
+    observe_batch = _sent_call(Calls.observe_batch)
+    user = _sent_call(Calls.user)
+    erase = _sent_call(Calls.erase)
+    merge = _sent_call(Calls.merge)
+    logs = _sent_call(Calls.logs)
+    models = _sent_call(Calls.models)
+    stage = _sent_call(Calls.stage)
+    promote = _sent_call(Calls.promote)
+    arms = _sent_call(Calls.arms)
+    set_arms = _sent_call(Calls.set_arms)
+    lift = _sent_call(Calls.lift)
+    status = _sent_call(Calls.status)
 
 
 class AsyncClient(_Asking):
@@ -369,23 +369,23 @@ class AsyncClient(_Asking):
             await asyncio.sleep(self._pause(attempt, answer))
         raise AssertionError
 
-    decide = awaited(Calls.decide)
-    reward = awaited(Calls.reward)
-    observe = awaited(Calls.observe)
-    decision = awaited(Calls.decision)
-    shown = awaited(Calls.shown)
-    void = awaited(Calls.void)
-    decide_batch = awaited(Calls.decide_batch)
-    reward_batch = awaited(Calls.reward_batch)
-    observe_batch = awaited(Calls.observe_batch)
-    user = awaited(Calls.user)
-    erase = awaited(Calls.erase)
-    merge = awaited(Calls.merge)
-    logs = awaited(Calls.logs)
-    models = awaited(Calls.models)
-    stage = awaited(Calls.stage)
-    promote = awaited(Calls.promote)
-    arms = awaited(Calls.arms)
-    set_arms = awaited(Calls.set_arms)
-    lift = awaited(Calls.lift)
-    status = awaited(Calls.status)
+    decide = _awaited_call(Calls.decide)
+    reward = _awaited_call(Calls.reward)
+    observe = _awaited_call(Calls.observe)
+    decision = _awaited_call(Calls.decision)
+    shown = _awaited_call(Calls.shown)
+    void = _awaited_call(Calls.void)
+    decide_batch = _awaited_call(Calls.decide_batch)
+    reward_batch = _awaited_call(Calls.reward_batch)
+    observe_batch = _awaited_call(Calls.observe_batch)
+    user = _awaited_call(Calls.user)
+    erase = _awaited_call(Calls.erase)
+    merge = _awaited_call(Calls.merge)
+    logs = _awaited_call(Calls.logs)
+    models = _awaited_call(Calls.models)
+    stage = _awaited_call(Calls.stage)
+    promote = _awaited_call(Calls.promote)
+    arms = _awaited_call(Calls.arms)
+    set_arms = _awaited_call(Calls.set_arms)
+    lift = _awaited_call(Calls.lift)
+    status = _awaited_call(Calls.status)

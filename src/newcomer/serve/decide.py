@@ -21,10 +21,10 @@ from newcomer.arrays import Bools, Floats
 from newcomer.errors import NewcomerError
 from newcomer.serve import arms, shapes, tables
 from newcomer.serve.arms import Asked, Pick, Shares
-from newcomer.serve.fold import fold
-from newcomer.serve.models import Serving, alike
+from newcomer.serve.fold import fold_user
+from newcomer.serve.models import Serving, model_ids_alike
 from newcomer.serve.service import Service
-from newcomer.serve.shapes import Decide, Explanation, Refused, Slot, user_text
+from newcomer.serve.shapes import Decide, Explanation, Refused, Slot, user_text_of_shape
 from newcomer.serve.store import Tx
 from newcomer.serve.tables import Event, User
 
@@ -32,14 +32,14 @@ encode = msgspec.json.encode
 EXPLAINED = 10  # candidates of an explanation, the best first
 
 
-def request_hash(request: msgspec.Struct) -> str:
+def hash_request_to_decide(request: msgspec.Struct) -> str:
     """What a request asks for, whatever its key."""
     return hashlib.sha256(encode(msgspec.structs.replace(request, request=None))).hexdigest()
 
 
 async def decide(service: Service, request: Decide) -> bytes:
     """The answer to a request, once it is on disk."""
-    user, digest = user_text(request.user), request_hash(request) if request.request else ""
+    user, digest = user_text_of_shape(request.user), hash_request_to_decide(request) if request.request else ""
     service.config.limits.count(
         len(request.candidates or ()), service.config.limits.candidates, "candidates", "candidates"
     )
@@ -47,19 +47,19 @@ async def decide(service: Service, request: Decide) -> bytes:
 
     async def work(tx: Tx) -> bytes:
         nonlocal arm, actions
-        who = await tables.lock_user(tx, user)
-        before = await tables.answered(tx, who, request.request, digest)
+        who = await tables.lock_user_row(tx, user)
+        before = await tables.find_answer_row(tx, who, request.request, digest)
         if before is not None:
             arm = ""
             return before
         serving, shares = await service.current(tx)
         who = await _met(service, tx, serving, shares, who, request)
-        asked = asked_of(serving, request, service.config.limits.candidates)
+        asked = candidates_to_decide(serving, request, service.config.limits.candidates)
         shown, state = await _slots(service, tx, serving, who, asked, request)
         events = await _write(service, tx, serving, who, asked, shown, request)
         arm, actions = str(who.arm), [one.action for one in events]
         answer = encode(_answer(serving, state, asked, events, request))
-        await tables.keep_answer(tx, who, request.request, digest, answer)
+        await tables.keep_answer_row(tx, who, request.request, digest, answer)
         return answer
 
     answer = await service.transact(work)
@@ -76,13 +76,13 @@ async def _met(service: Service, tx: Tx, serving: Serving, shares: Shares, who: 
         raise Refused(422, "no_baseline", message, "baseline")
     if who.arm is None:
         arm, probability = arms.draw_arm(service.key, who.id, shares)
-        told = await tables.last_repeatability(tx)
-        who = await tables.first_sight(tx, who, arm, probability, shares.version, service.key_id, told)
+        told = await tables.last_repeatability_row(tx)
+        who = await tables.set_first_sight_row(tx, who, arm, probability, shares.version, service.key_id, told)
     if request.attributes:
         known = {**who.attributes, **request.attributes}
         if known != who.attributes:
             serving.check_attributes(request.attributes, await service.attributes_elsewhere(tx, serving))
-            who = await tables.set_attributes(tx, who, known)
+            who = await tables.set_attributes_row(tx, who, known)
     return who
 
 
@@ -96,11 +96,11 @@ async def _slots(
     baseline = _baseline(serving, asked, request) if request.baseline is not None else ()
     state = None
     if arm in ("treated", "incumbent") or request.explain:
-        state = await fold(tx, serving, who, service.states)
+        state = await fold_user(tx, serving, who, service.states)
     begun = time.perf_counter()
     seed = f"{who.id}|{who.place}|{who.revision}|{serving.model.id}"
     try:
-        shown = arms.picks(serving, arm, state, asked, request.top, baseline=baseline, rng=service.rng, seed=seed)
+        shown = arms.pick_by_arm(serving, arm, state, asked, request.top, baseline=baseline, rng=service.rng, seed=seed)
     except NewcomerError as error:
         raise Refused(422, "bad_candidates", str(error), "candidates") from error
     service.metrics.policy_spent += time.perf_counter() - begun
@@ -114,14 +114,14 @@ async def _write(
     first = await tx.changes(len(shown))
     wait = service.config.wait
     deadline = who.now + wait if wait is not None and request.shown else None
-    slate = tables.event_id(first) if len(shown) > 1 else None
+    slate = tables.event_row_id(first) if len(shown) > 1 else None
     events, taken = list[Event](), asked.excluded
     for slot, pick in enumerate(shown):
         listed = None
         if not asked.whole and asked.names is not None:
             listed = tuple(asked.names if pick.left is None else compress(asked.names, pick.left))
         event = Event(
-            id=tables.event_id(first + slot),
+            id=tables.event_row_id(first + slot),
             user=who.id,
             at=who.now,
             model=serving.model.id,
@@ -139,7 +139,7 @@ async def _write(
             deadline=deadline,
             change=first + slot,
         )
-        await tables.add_event(tx, event)
+        await tables.add_event_row(tx, event)
         events.append(event)
         if asked.whole and asked.names is not None:
             taken = (*taken, asked.names[pick.index])
@@ -160,14 +160,14 @@ def _answer(serving: Serving, state: Any, asked: Asked, events: list[Event], req
         answer.slots = [Slot(one.id, one.action, one.position or 0, one.propensity) for one in events]
     if request.explain:
         chosen = [one.position or 0 for one in events]
-        answer.explain = explain(serving, state, asked, first_of=chosen)
+        answer.explain = explain_decide(serving, state, asked, first_of=chosen)
     return answer
 
 
 # Candidates.
 
 
-def asked_of(serving: Serving, request: Decide, most: int) -> Asked:
+def candidates_to_decide(serving: Serving, request: Decide, most: int) -> Asked:
     """The candidates of a request, checked against the model that decides."""
     features = _features(serving, request, most)
     if request.candidates is None and features is None:
@@ -177,7 +177,7 @@ def asked_of(serving: Serving, request: Decide, most: int) -> Asked:
         names = serving.canonical(request.candidates)
         if not names:
             raise Refused(422, "no_candidates", "there is no candidate", "candidates")
-        check_ids(names, "candidates")
+        check_ids_to_decide(names, "candidates")
         if len(set(names)) < len(names):
             double = next(i for i, one in enumerate(names) if one in names[:i])
             raise Refused(422, "twice", "a candidate is there twice", f"candidates[{double}]")
@@ -193,7 +193,7 @@ def asked_of(serving: Serving, request: Decide, most: int) -> Asked:
             raise Refused(422, "no_candidates", "what is excluded needs candidates with ids", "exclude")
         out = set(serving.canonical(request.exclude))
         allowed = _unless_all(np.array([one not in out for one in names]))
-    return Asked(count, None if names is None else alike(names), names, features, allowed)
+    return Asked(count, None if names is None else model_ids_alike(names), names, features, allowed)
 
 
 def _catalogue(serving: Serving, request: Decide) -> Asked:
@@ -218,7 +218,7 @@ def _unless_all(left: Bools) -> Bools | None:
     return None if left.all() else left
 
 
-def check_ids(ids: Sequence[int | str], where: str) -> None:
+def check_ids_to_decide(ids: Sequence[int | str], where: str) -> None:
     """Refuse ids that no store or model could keep."""
     if str not in set(map(type, ids)):
         return
@@ -278,7 +278,7 @@ def _baseline(serving: Serving, asked: Asked, request: Decide) -> Sequence[int]:
 # Explanations.
 
 
-def explain(
+def explain_decide(
     serving: Serving, state: Any, asked: Asked, *, first_of: Sequence[int] = (), most: int = EXPLAINED
 ) -> list[Explanation]:
     """What is expected of the chosen and of the best candidates: expected reward, deviation, worth of exploring."""
@@ -308,7 +308,7 @@ def explain(
     ]
 
 
-def whole_catalogue(serving: Serving) -> Asked | None:
+def whole_catalogue_to_decide(serving: Serving) -> Asked | None:
     """Every action of the model, where it has a catalogue."""
     if not serving.by_id:
         return None

@@ -24,7 +24,7 @@ FORMATS = {"parquet": "application/vnd.apache.parquet", "ndjson": "application/x
 MOST = 100_000  # rows of a page
 
 
-async def logs(
+async def export_logs(
     service: Service, form: str, since: str | None, arm: str | None, limit: int
 ) -> tuple[bytes, dict[str, str]]:
     """A page of logs, and headers: where to go on, whether there is more, how many users were ever erased."""
@@ -35,12 +35,12 @@ async def logs(
     after, most = int(since or 0), max(1, min(limit, MOST))
 
     async def work(tx: Tx) -> tuple[list[Event], int, dict[str, tuple[int | str, ...]]]:
-        found = await tables.changed(tx, after, most, arm, everything=since is not None)
-        erasures = int(await tables.meta(tx, "erasures") or 0)
+        found = await tables.changed_rows(tx, after, most, arm, everything=since is not None)
+        erasures = int(await tables.meta_row(tx, "erasures") or 0)
         return found, erasures, await _catalogues(tx, service, found)
 
     events, erasures, catalogues = await service.transact(work)
-    body = await asyncio.to_thread(written, events, catalogues, form)
+    body = await asyncio.to_thread(write_export, events, catalogues, form)
     cursor = events[-1].change if events else after
     headers = {"newcomer-cursor": str(cursor), "newcomer-more": str(len(events) == most).lower()}
     return body, headers | {"newcomer-erasures": str(erasures), "content-type": FORMATS[form]}
@@ -54,12 +54,12 @@ async def _catalogues(tx: Tx, service: Service, events: list[Event]) -> dict[str
         if serving is not None and serving.model.id == name:
             found[name] = serving.model.action_ids or ()
             continue
-        data = await tables.model_file(tx, name)
-        found[name] = () if data is None else models.load_model(data).action_ids or ()
+        data = await tables.model_file_row(tx, name)
+        found[name] = () if data is None else models.load_stored_model(data).action_ids or ()
     return found
 
 
-def written(events: list[Event], catalogues: dict[str, tuple[int | str, ...]], form: str) -> bytes:
+def write_export(events: list[Event], catalogues: dict[str, tuple[int | str, ...]], form: str) -> bytes:
     """Rows in one of the formats."""
     rows = [service_store_row(one, catalogues) for one in events]
     if form == "ndjson":

@@ -19,7 +19,7 @@ import numpy as np
 
 from newcomer.errors import NewcomerError
 from newcomer.serve import tables
-from newcomer.serve.models import Serving, alike
+from newcomer.serve.models import Serving, model_ids_alike
 from newcomer.serve.store import Tx
 from newcomer.serve.tables import Event, User
 
@@ -57,8 +57,8 @@ class States:
     def put(self, user: str, folded: Folded) -> None:
         """Remember a state, unless a newer one is."""
         found = self.known.get(user)
-        same = found is not None and found.identity == folded.identity
-        if same and found is not None and (found.revision, found.place) > (folded.revision, folded.place):
+        same = found is not None and (found.identity, found.revision) == (folded.identity, folded.revision)
+        if same and found is not None and found.place > folded.place:
             return
         self.known[user] = folded
         self.known.move_to_end(user)
@@ -75,7 +75,7 @@ class States:
         self.newcomers.clear()
 
 
-async def fold(tx: Tx, serving: Serving, user: User, states: States) -> Any:
+async def fold_user(tx: Tx, serving: Serving, user: User, states: States) -> Any:
     """The state of a user, whose row is locked; newcomers about whom nothing is known share one, never changed."""
     if user.place == 0 and not user.attributes:
         return await _newcomer(tx, serving, user, states)
@@ -86,11 +86,11 @@ async def fold(tx: Tx, serving: Serving, user: User, states: States) -> Any:
         fresh = found
         tx.later(lambda: states.put(user.id, fresh))
     if found.place < user.place:
-        events = await tables.outcomes(tx, user.id, found.place)
-        learn(serving, found.state, events)
+        events = await tables.outcome_rows(tx, user.id, found.place)
+        learn_in_fold(serving, found.state, events)
         found.place, found.since = user.place, found.since + len(events)
         if found.since >= SNAPSHOT_EVERY:
-            await tables.keep_snapshot(tx, user, serving.identity, found.state.to_bytes())
+            await tables.keep_snapshot_row(tx, user, serving.identity, found.state.to_bytes())
             tx.later(lambda: setattr(found, "since", 0))
     return found.state
 
@@ -99,7 +99,7 @@ async def _newcomer(tx: Tx, serving: Serving, user: User, states: States) -> Any
     """The state before any outcome."""
     key = (serving.identity, user.repeatability)
     if key not in states.newcomers:
-        begun = await begin(tx, serving, user)
+        begun = await begin_fold(tx, serving, user)
         if len(states.newcomers) >= MOST_NEWCOMERS:
             states.newcomers.clear()
         states.newcomers[key] = begun
@@ -108,8 +108,8 @@ async def _newcomer(tx: Tx, serving: Serving, user: User, states: States) -> Any
 
 async def _from_store(tx: Tx, serving: Serving, user: User) -> Folded:
     """The last snapshot of this identity, or the beginning."""
-    kept = await tables.snapshot(tx, user, serving.identity) if user.outcomes else None
-    state = await begin(tx, serving, user)
+    kept = await tables.snapshot_row(tx, user, serving.identity) if user.outcomes else None
+    state = await begin_fold(tx, serving, user)
     if kept is not None and kept[0] <= user.place:
         try:
             restored = type(state).from_bytes(kept[1])
@@ -120,16 +120,16 @@ async def _from_store(tx: Tx, serving: Serving, user: User) -> Folded:
     return Folded(serving.identity, user.revision, 0, state)
 
 
-async def begin(tx: Tx, serving: Serving, user: User) -> Any:
+async def begin_fold(tx: Tx, serving: Serving, user: User) -> Any:
     """The state that a user began with: attributes, and the repeatability of first sight."""
     told = None
     if user.repeatability is not None and serving.shares is not None:
-        found = await tables.repeatability(tx, user.repeatability)
+        found = await tables.repeatability_row(tx, user.repeatability)
         told = None if found is None else found[1]
     return serving.start(user.attributes, told)
 
 
-def learn(serving: Serving, state: Any, events: Sequence[Event]) -> None:
+def learn_in_fold(serving: Serving, state: Any, events: Sequence[Event]) -> None:
     """Outcomes in order; neighbours that are given alike, by id or by features, go into one call."""
     for by_features, group in groupby(events, key=lambda one: (one.features is not None, one.action is not None)):
         rows = list(group)
@@ -145,7 +145,9 @@ def learn(serving: Serving, state: Any, events: Sequence[Event]) -> None:
 
 def _update(serving: Serving, state: Any, rows: list[Event], given: tuple[bool, bool]) -> None:
     features = np.stack([np.frombuffer(row.features or b"") for row in rows]) if _even(rows, given[0]) else None
-    ids = alike(serving.canonical([row.action for row in rows if row.action is not None])) if given[1] else None
+    ids = (
+        model_ids_alike(serving.canonical([row.action for row in rows if row.action is not None])) if given[1] else None
+    )
     rewards = [serving.fit_reward(row.reward or 0.0) for row in rows]
     serving.policy.update(state, features, rewards, ids=ids, users=np.zeros(len(rows), dtype=np.int64))
 

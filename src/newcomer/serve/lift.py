@@ -62,7 +62,7 @@ class Counted:
     reached: int
 
 
-def parts(users: Sequence[Counted], shift: float) -> Floats:
+def lift_parts(users: Sequence[Counted], shift: float) -> Floats:
     """What users add to the sums (m, FIRST + 1, 3): number, value and square; row 0 is the mean of what is there."""
     values = np.full((len(users), FIRST + 1), np.nan)
     for row, one in zip(values, users, strict=True):
@@ -75,7 +75,7 @@ def parts(users: Sequence[Counted], shift: float) -> Floats:
     return np.stack([there.astype(np.float64), values, values**2], axis=2)
 
 
-def interactions(events: Sequence[Sequence[Any]]) -> Floats:
+def lift_interactions(events: Sequence[Sequence[Any]]) -> Floats:
     """Rewards by interaction, from rows (id, slate, reward) of a user's decisions that are not void.
 
     >>> interactions([("a-0", None, 4.0), ("3-0", "3-0", 1.0), ("4-0", "3-0", None), ("5-0", None, None)])
@@ -113,11 +113,11 @@ class Sums:
         self.users += sign * len(users)
         self.interactions += sign * sum(len(one.rewards) for one in users)
         self.rewarded += sign * sum(int(np.isfinite(one.rewards).sum()) for one in users)
-        self.values += sign * parts(users, shift).sum(0)
+        self.values += sign * lift_parts(users, shift).sum(0)
         return sign < 0 and bool((self.values[:, 2] < LOST * before).any())
 
 
-async def recount(tx: Tx, whose: str, *values: Any) -> int:
+async def recount_lift(tx: Tx, whose: str, *values: Any) -> int:
     """Take users out of the sums and put them in as they are now; the row of `lift` is locked against others who do."""
     shift = (await tx.all("SELECT shift FROM lift u WHERE id = 1 /*LOCK*/"))[0][0]
     old = {
@@ -153,7 +153,7 @@ async def _as_they_are(tx: Tx, whose: str, values: Sequence[Any]) -> dict[str, C
     found = {}
     for user, version, arm in people:
         events = known.get(user, [])
-        rewards = interactions([row[1:4] for row in events if row[5] != "void"])
+        rewards = lift_interactions([row[1:4] for row in events if row[5] != "void"])
         if len(rewards):
             found[user] = Counted(int(version), arm, rewards, max(row[4] for row in events))
     return found
@@ -205,18 +205,18 @@ async def _added_up(tx: Tx, version: int, arm: str, shift: float) -> Sums:
     return found
 
 
-async def recount_user(tx: Tx, user: str) -> None:
+async def recount_lift_of_user(tx: Tx, user: str) -> None:
     """One user, of whom something changed that is no event: erased, merged, or cut by retention."""
-    await recount(tx, NAMED, user)
+    await recount_lift(tx, NAMED, user)
 
 
-async def leave(tx: Tx, user: str) -> None:
+async def leave_lift(tx: Tx, user: str) -> None:
     """This user is no part of the lift from now on."""
     await tx.run("UPDATE users SET lift_out = 1 WHERE id = $1", user)
-    await recount_user(tx, user)
+    await recount_lift_of_user(tx, user)
 
 
-async def advance(service: Service, seconds: float = SECONDS) -> int:
+async def advance_lift(service: Service, seconds: float = SECONDS) -> int:
     """Count what changed since; at most so long. How many changes are left."""
 
     async def step(tx: Tx) -> bool:
@@ -224,7 +224,7 @@ async def advance(service: Service, seconds: float = SECONDS) -> int:
         listed = "SELECT change FROM events WHERE change > $1 ORDER BY change LIMIT $2"
         until = (await tx.all(f"SELECT max(change) FROM ({listed}) few", reached, AT_ONCE))[0][0]
         if until is not None:
-            await recount(tx, CHANGED, reached, until)
+            await recount_lift(tx, CHANGED, reached, until)
             await tx.run("UPDATE lift SET reached = $1 WHERE id = 1", until)
         return until is not None
 
@@ -245,7 +245,7 @@ async def advance(service: Service, seconds: float = SECONDS) -> int:
 
 async def lift(service: Service) -> Lift:
     """The lift as it is now."""
-    behind = await advance(service)
+    behind = await advance_lift(service)
 
     async def look(tx: Tx) -> tuple[Any, Any, Any]:
         rows = await tx.all("SELECT version, arm, users, interactions, rewarded, sums FROM lift_sums")
@@ -255,10 +255,10 @@ async def lift(service: Service) -> Lift:
     rows, shares, shift = await service.transact(look)
     cells = {(int(row[0]), str(row[1])): _read(row[2:]) for row in rows}
     known = {int(row[0]): Shares(*row) for row in shares}
-    return arm_gain_lift(cells, known, float(shift or 0.0), behind)
+    return lift_of_sums(cells, known, float(shift or 0.0), behind)
 
 
-def arm_gain_lift(cells: dict[tuple[int, str], Sums], shares: dict[int, Shares], shift: float, behind: int) -> Lift:
+def lift_of_sums(cells: dict[tuple[int, str], Sums], shares: dict[int, Shares], shift: float, behind: int) -> Lift:
     """Means, lifts and the test of shares, from sums by version and arm."""
     versions = sorted({version for version, _ in cells})
     empty = Sums.none()
@@ -269,7 +269,8 @@ def arm_gain_lift(cells: dict[tuple[int, str], Sums], shares: dict[int, Shares],
     means, lifts = _means(values[: longest + 1], shift), _lifts(values[: longest + 1])
     ratio = _sample_ratio(versions, table, shares)
     return Lift(
-        words=[in_words(one, values[0, :, 0, 0].sum()) for one in lifts[0]] or ["There is nothing to compare yet."],
+        words=[lift_in_words(one, values[0, :, 0, 0].sum()) for one in lifts[0]]
+        or ["There is nothing to compare yet."],
         arms=means[0],
         lift=lifts[0],
         by_interaction=[Interaction(n, means[n], lifts[n]) for n in range(1, longest + 1)],
@@ -311,7 +312,7 @@ def _ends(value: float, around: float) -> tuple[float | None, float | None]:
     return (value - around, value + around) if np.isfinite(around) else (None, None)
 
 
-def in_words(one: ArmLift, treated: float) -> str:
+def lift_in_words(one: ArmLift, treated: float) -> str:
     """A lift as a sentence.
 
     >>> in_words(ArmLift("control", 500, 0.25, 0.1, 0.4), 9000)

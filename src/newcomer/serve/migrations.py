@@ -6,7 +6,8 @@ that 7 and "7" stay apart), flags 0 or 1.
 
 `events` is the truth: decisions, and observations of what the service did not decide. `place` is the number of the
 change that brought an event's first value, and the order in which a user's state is folded; `change` is the number of
-the last change, which exports are read by. `users.revision` counts changes to what was folded already.
+the last change, which exports are read by. `users.revision` begins anywhere, and counts changes to what was folded
+already.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ CREATE TABLE lift_sums (version BIGINT NOT NULL, arm TEXT NOT NULL, users BIGINT
 """
 
 
-def statements(step: str) -> tuple[str, ...]:
+def migration_statements(step: str) -> tuple[str, ...]:
     """The statements of a step.
 
     >>> statements("CREATE TABLE a (x TEXT);\\nCREATE TABLE b (x TEXT)")
@@ -68,4 +69,4 @@ def statements(step: str) -> tuple[str, ...]:
     return tuple(one.strip() for one in step.split(";") if one.strip())
 
 
-STEPS = (statements(FIRST), statements(SECOND))
+STEPS = (migration_statements(FIRST), migration_statements(SECOND))

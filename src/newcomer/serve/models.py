@@ -49,7 +49,7 @@ class Serving:
     @classmethod
     def of(cls, generation: int, model: Model, policy: str) -> Serving:
         """Build the policy, and have it decide once, so that whatever does not fit shows now."""
-        found = cls(generation, model, policy_of(policy, model), PopulationMean(model))
+        found = cls(generation, model, policy_of_model(policy, model), PopulationMean(model))
         found.rehearse()
         return found
 
@@ -216,12 +216,12 @@ class Serving:
         return rows
 
 
-def alike(names: list[int | str]) -> list[Any]:
+def model_ids_alike(names: list[int | str]) -> list[Any]:
     """Ids of one type, as policies take them: whole numbers or texts; both together are texts."""
     return names if len(set(map(type, names))) == 1 else [str(one) for one in names]
 
 
-def policy_of(name: str, model: Model) -> Policy:
+def policy_of_model(name: str, model: Model) -> Policy:
     """The policy of this name for a model."""
     if name not in POLICIES:
         raise PolicyError(f"the service does not know the policy '{name}'", todo=f"choose one of {', '.join(POLICIES)}")
@@ -231,7 +231,7 @@ def policy_of(name: str, model: Model) -> Policy:
     return policy
 
 
-def read_model(data: bytes, policy: str) -> Model:
+def read_sent_model(data: bytes, policy: str) -> Model:
     """A model from bytes that somebody sent, tried out."""
     try:
         model = Model.from_bytes(data)
@@ -243,13 +243,13 @@ def read_model(data: bytes, policy: str) -> Model:
     return model
 
 
-def same_features(old: Model, new: Model) -> bool:
+def models_have_same_features(old: Model, new: Model) -> bool:
     """Whether clients that send raw features may go on as they do."""
     sizes = [model.dim - model.intercept for model in (old, new)]
     return sizes[0] == sizes[1] and old.feature_names == new.feature_names
 
 
-def load_model(data: bytes) -> Model:
+def load_stored_model(data: bytes) -> Model:
     """A model of the store."""
     try:
         return Model.from_bytes(data)
@@ -257,7 +257,7 @@ def load_model(data: bytes) -> Model:
         raise Refused(503, "bad_store", f"the model in the store cannot be read: {error}", retry=60) from error
 
 
-def facts(model: Model) -> dict[str, Any]:
+def facts_of_model(model: Model) -> dict[str, Any]:
     """A model in a few plain values."""
     return {
         "rank": model.rank,
@@ -265,11 +265,11 @@ def facts(model: Model) -> dict[str, Any]:
         "estimator": model.estimator,
         "actions": len(model.action_ids or ()),
         "outcome": getattr(model, "outcome", "gaussian"),
-        "attributes": attribute_kinds(model),
+        "attributes": model_attribute_kinds(model),
     }
 
 
-def attribute_kinds(model: Model) -> dict[str, str]:
+def model_attribute_kinds(model: Model) -> dict[str, str]:
     """The names of attributes that a model knows, and of which kind each is; "tried" if its fit left it out."""
     tried = {one.name: "tried" for one in model.evidence.attributes}
     return tried | {one.name: str(one.kind) for one in model.attributes}

@@ -42,7 +42,7 @@ class Operation:
         return "_".join([self.method.lower(), *words]).replace(".", "_") or self.method.lower()
 
 
-def document(operations: Sequence[Operation], limits: Limits, *, tokens: bool) -> dict[str, Any]:
+def openapi_document(operations: Sequence[Operation], limits: Limits, *, tokens: bool) -> dict[str, Any]:
     """The OpenAPI document."""
     kinds = [kind for one in operations for kind in (one.takes, one.gives) if _is_shape(kind)]
     _, components = msgspec.json.schema_components([*kinds, shapes.Failure], ref_template="#/components/schemas/{name}")

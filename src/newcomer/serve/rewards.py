@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 
 from newcomer.serve import tables
-from newcomer.serve.decide import check_ids, request_hash
+from newcomer.serve.decide import check_ids_to_decide, hash_request_to_decide
 from newcomer.serve.service import Service
-from newcomer.serve.shapes import DecisionState, Observe, Observed, Recorded, Refused, Reward, user_text
+from newcomer.serve.shapes import DecisionState, Observe, Observed, Recorded, Refused, Reward, user_text_of_shape
 from newcomer.serve.store import Tx
 from newcomer.serve.tables import Event, User
 
@@ -23,20 +23,20 @@ encode = msgspec.json.encode
 AT_ONCE = 500  # defaults looked for at a time
 
 
-async def reward(service: Service, request: Reward) -> bytes:
+async def take_reward(service: Service, request: Reward) -> bytes:
     """Take a reward."""
-    digest, status = request_hash(request) if request.request else "", ""
+    digest, status = hash_request_to_decide(request) if request.request else "", ""
 
     async def work(tx: Tx) -> bytes:
         nonlocal status
-        event, user = await tables.locked_event(tx, request.decision)
-        before = await tables.answered(tx, user, request.request, digest)
+        event, user = await tables.lock_event_row(tx, request.decision)
+        before = await tables.find_answer_row(tx, user, request.request, digest)
         if before is not None:
             status = "repeated"
             return before
         status = await _take(service, tx, event, user, request)
         answer = encode(Recorded(event.id, status))  # type: ignore[arg-type]
-        await tables.keep_answer(tx, user, request.request, digest, answer)
+        await tables.keep_answer_row(tx, user, request.request, digest, answer)
         return answer
 
     answer = await service.transact(work)
@@ -48,7 +48,7 @@ async def _take(service: Service, tx: Tx, event: Event, user: User, request: Rew
     """Record, recognise or correct."""
     if event.status == "void":
         raise Refused(409, "void", "this decision was declared void", "decision")
-    parts = await tables.reward_parts(tx, event) if event.status == "rewarded" else {}
+    parts = await tables.reward_part_rows(tx, event) if event.status == "rewarded" else {}
     if request.event is not None:
         return await _take_part(service, tx, event, user, request, parts)
     if parts:
@@ -60,7 +60,7 @@ async def _take(service: Service, tx: Tx, event: Event, user: User, request: Rew
         message = f"this decision has the reward {event.reward:g}: send correct=true to replace it"
         raise Refused(409, "has_reward", message, "reward")
     (await service.serving(tx)).check_reward(request.reward)
-    await tables.set_outcome(tx, user, event, "rewarded", request.reward)
+    await tables.set_outcome_row(tx, user, event, "rewarded", request.reward)
     return "recorded" if event.status == "pending" else "corrected"
 
 
@@ -78,24 +78,24 @@ async def _take_part(
         raise Refused(409, "has_reward", message, "reward")
     total = math.fsum({**parts, part: request.reward}.values())
     (await service.serving(tx)).check_reward(total)
-    await tables.set_part(tx, event, part, request.reward)
-    await tables.set_outcome(tx, user, event, "rewarded", total)
+    await tables.set_reward_part_row(tx, event, part, request.reward)
+    await tables.set_outcome_row(tx, user, event, "rewarded", total)
     return "corrected" if part in parts else "recorded"
 
 
-async def observe(service: Service, request: Observe) -> bytes:
+async def observe_reward(service: Service, request: Observe) -> bytes:
     """Learn from what the service did not decide."""
-    user, digest = user_text(request.user), request_hash(request) if request.request else ""
+    user, digest = user_text_of_shape(request.user), hash_request_to_decide(request) if request.request else ""
     if (request.action is None) == (request.features is None):
         raise Refused(422, "no_action", "send an action or features, one of them", "action")
 
     async def work(tx: Tx) -> bytes:
-        who = await tables.lock_user(tx, user)
-        before = await tables.answered(tx, who, request.request, digest)
+        who = await tables.lock_user_row(tx, user)
+        before = await tables.find_answer_row(tx, who, request.request, digest)
         if before is not None:
             return before
         answer = encode(await _observe(service, tx, who, request))
-        await tables.keep_answer(tx, who, request.request, digest, answer)
+        await tables.keep_answer_row(tx, who, request.request, digest, answer)
         return answer
 
     return await service.transact(work)
@@ -107,7 +107,7 @@ async def _observe(service: Service, tx: Tx, who: User, request: Observe) -> Obs
     if action is not None:
         if not serving.by_id:
             raise Refused(422, "no_features", "this model keeps no features of actions: send features", "features")
-        check_ids([action], "action")
+        check_ids_to_decide([action], "action")
         action = serving.canonical([action])[0]
     if request.features is not None:
         features = np.ascontiguousarray(
@@ -115,14 +115,14 @@ async def _observe(service: Service, tx: Tx, who: User, request: Observe) -> Obs
         ).tobytes()
     serving.check_reward(request.reward)
     if request.event is not None:
-        known = await tables.observation_of(tx, who, request.event)
+        known = await tables.find_observation_row(tx, who, request.event)
         if known is not None:
             if (known.action, known.features, known.reward) != (action, features, request.reward):
                 raise Refused(409, "has_reward", "this event was observed with other values before", "event")
             return Observed(known.id, "repeated")
     change = await tx.changes()
     event = Event(
-        id=tables.event_id(change),
+        id=tables.event_row_id(change),
         user=who.id,
         at=who.now,
         model=serving.model.id,
@@ -132,12 +132,12 @@ async def _observe(service: Service, tx: Tx, who: User, request: Observe) -> Obs
         event=request.event,
         change=change,
     )
-    await tables.add_event(tx, event)
-    await tables.set_outcome(tx, who, event, "rewarded", request.reward)
+    await tables.add_event_row(tx, event)
+    await tables.set_outcome_row(tx, who, event, "rewarded", request.reward)
     return Observed(event.id, "recorded")
 
 
-def decision_state(event: Event) -> DecisionState:
+def _decision_state(event: Event) -> DecisionState:
     """A decision as the API tells it."""
     return DecisionState(
         decision=event.id,
@@ -155,57 +155,57 @@ def decision_state(event: Event) -> DecisionState:
     )
 
 
-async def look(service: Service, decision: str) -> bytes:
+async def look_at_rewards(service: Service, decision: str) -> bytes:
     """What is known of a decision."""
 
     async def work(tx: Tx) -> Event:
-        return (await tables.locked_event(tx, decision))[0]
+        return (await tables.lock_event_row(tx, decision))[0]
 
-    return encode(decision_state(await service.transact(work)))
+    return encode(_decision_state(await service.transact(work)))
 
 
-async def shown(service: Service, decision: str) -> bytes:
+async def shown_before_reward(service: Service, decision: str) -> bytes:
     """The user saw it now; said twice, it counts from the first time."""
 
     async def work(tx: Tx) -> Event:
-        event, user = await tables.locked_event(tx, decision)
+        event, user = await tables.lock_event_row(tx, decision)
         if event.status == "void":
             raise Refused(409, "void", "this decision was declared void", "decision")
         if not event.shown:
             wait = service.config.wait
-            await tables.set_shown(tx, event, None if wait is None else user.now + wait)
-        return (await tables.event_of(tx, decision)) or event
+            await tables.set_shown_row(tx, event, None if wait is None else user.now + wait)
+        return (await tables.find_event_row(tx, decision)) or event
 
-    return encode(decision_state(await service.transact(work)))
+    return encode(_decision_state(await service.transact(work)))
 
 
-async def void(service: Service, decision: str) -> bytes:
+async def void_reward(service: Service, decision: str) -> bytes:
     """Nobody saw it, or its reward means nothing: it is taken out of what is learned."""
 
     async def work(tx: Tx) -> Event:
-        event, user = await tables.locked_event(tx, decision)
+        event, user = await tables.lock_event_row(tx, decision)
         if event.status != "void":
-            await tables.set_void(tx, user, event)
-        return (await tables.event_of(tx, decision)) or event
+            await tables.set_void_row(tx, user, event)
+        return (await tables.find_event_row(tx, decision)) or event
 
-    return encode(decision_state(await service.transact(work)))
+    return encode(_decision_state(await service.transact(work)))
 
 
-async def give_defaults(service: Service) -> int:
+async def give_default_rewards(service: Service) -> int:
     """One default reward for each decision that was shown and whose wait is over."""
 
     async def due(tx: Tx) -> list[str]:
-        return await tables.overdue(tx, AT_ONCE)
+        return await tables.overdue_rows(tx, AT_ONCE)
 
     given = 0
     for decision in await service.store.transact(due):
 
         async def settle(tx: Tx, decision: str = decision) -> bool:
-            event, user = await tables.locked_event(tx, decision)
+            event, user = await tables.lock_event_row(tx, decision)
             if event.status != "pending" or event.deadline is None or event.deadline > user.now:
                 return False
             value = (await service.serving(tx)).fit_reward(float(service.config.default or 0.0))
-            await tables.set_outcome(tx, user, event, "default", value)
+            await tables.set_outcome_row(tx, user, event, "default", value)
             return True
 
         given += await service.transact(settle)

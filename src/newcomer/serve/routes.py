@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from newcomer.errors import NewcomerError, StoreError
 from newcomer.serve import decide, export, lift, rewards, shapes, status, tables, users
 from newcomer.serve import models as model_files
-from newcomer.serve.arms import Shares, check_shares
+from newcomer.serve.arms import Shares, check_arm_shares
 from newcomer.serve.openapi import Operation, Query
 from newcomer.serve.service import Service
 from newcomer.serve.shapes import Refused
@@ -63,11 +64,11 @@ async def _decide(service: Service, call: Call) -> bytes:
 
 
 async def _reward(service: Service, call: Call) -> bytes:
-    return await rewards.reward(service, _keyed(call, call.asked))
+    return await rewards.take_reward(service, _keyed(call, call.asked))
 
 
 async def _observe(service: Service, call: Call) -> bytes:
-    return await rewards.observe(service, _keyed(call, call.asked))
+    return await rewards.observe_reward(service, _keyed(call, call.asked))
 
 
 def _batch(one: Callable[[Service, Any], Awaitable[bytes]], whose: Callable[[Any], str]) -> Handler:
@@ -77,6 +78,7 @@ def _batch(one: Callable[[Service, Any], Awaitable[bytes]], whose: Callable[[Any
         items = call.asked.items
         service.config.limits.count(len(items), service.config.limits.batch, "items", "items")
         found: list[bytes] = [b""] * len(items)
+        key = "" if call.key is None else call.key if len(call.key) <= 240 else sha256(call.key.encode()).hexdigest()
         groups: dict[str, list[int]] = {}
         for place, item in enumerate(items):
             groups.setdefault(whose(item), []).append(place)
@@ -85,13 +87,13 @@ def _batch(one: Callable[[Service, Any], Awaitable[bytes]], whose: Callable[[Any
             for place in places:
                 item = items[place]
                 if call.key is not None and item.request is None:
-                    item = msgspec.structs.replace(item, request=f"{call.key[:240]}#{place}")
+                    item = msgspec.structs.replace(item, request=f"{key}#{place}")
                 try:
                     found[place] = await one(service, item)
                 except Refused as refused:
                     found[place] = refused.body()
                 except NewcomerError as problem:
-                    found[place] = refusal(problem).body()
+                    found[place] = route_refusal(problem).body()
 
         await asyncio.gather(*(in_order(places) for places in groups.values()))
         return b'{"items":[' + b",".join(found) + b"]}"
@@ -100,31 +102,31 @@ def _batch(one: Callable[[Service, Any], Awaitable[bytes]], whose: Callable[[Any
 
 
 async def _look(service: Service, call: Call) -> bytes:
-    return await rewards.look(service, call.path[2])
+    return await rewards.look_at_rewards(service, call.path[2])
 
 
 async def _shown(service: Service, call: Call) -> bytes:
-    return await rewards.shown(service, call.path[2])
+    return await rewards.shown_before_reward(service, call.path[2])
 
 
 async def _void(service: Service, call: Call) -> bytes:
-    return await rewards.void(service, call.path[2])
+    return await rewards.void_reward(service, call.path[2])
 
 
 async def _belief(service: Service, call: Call) -> bytes:
-    return await users.belief(service, call.path[2])
+    return await users.user_belief(service, call.path[2])
 
 
 async def _erase(service: Service, call: Call) -> bytes:
-    return await users.erase(service, call.path[2])
+    return await users.erase_user(service, call.path[2])
 
 
 async def _merge(service: Service, call: Call) -> bytes:
-    return await users.merge(service, call.path[2], call.asked.from_)
+    return await users.merge_users(service, call.path[2], call.asked.from_)
 
 
 async def _users(service: Service, call: Call) -> Answer:
-    rows = await users.listed(service, call.query.get("since", ""), _limit(call))
+    rows = await users.listed_users(service, call.query.get("since", ""), _limit(call))
     body = "".join(json.dumps(row) + "\n" for row in rows).encode("utf-8", "replace")
     cursor = str(rows[-1]["user"]) if rows else call.query.get("since", "")
     return Answer(body, {"content-type": "application/x-ndjson", "newcomer-cursor": json.dumps(cursor)})
@@ -142,22 +144,22 @@ async def _logs(service: Service, call: Call) -> Answer:
     form, arm = query.get("format", "ndjson"), query.get("arm")
     if arm is not None and arm not in ("treated", "control", "incumbent", "random", "observed"):
         raise Refused(422, "bad_arm", "there is no such arm", "arm")
-    body, headers = await export.logs(service, form, query.get("since"), arm, _limit(call))
+    body, headers = await export.export_logs(service, form, query.get("since"), arm, _limit(call))
     return Answer(body, headers)
 
 
 async def _models(service: Service, call: Call) -> bytes:
-    return encode(await service.transact(status.listed))
+    return encode(await service.transact(status.status_models))
 
 
 async def _stage(service: Service, call: Call) -> bytes:
-    model = await asyncio.to_thread(model_files.read_model, call.body, service.config.policy)
+    model = await asyncio.to_thread(model_files.read_sent_model, call.body, service.config.policy)
 
     async def work(tx: Tx) -> None:
-        await tables.keep_model(tx, model.id, call.body, model_files.facts(model))
+        await tables.keep_model_row(tx, model.id, call.body, model_files.facts_of_model(model))
 
     await service.transact(work)
-    found = await service.transact(status.listed)
+    found = await service.transact(status.status_models)
     return encode(next(one for one in found.models if one.id == model.id))
 
 
@@ -165,35 +167,35 @@ async def _promote(service: Service, call: Call) -> bytes:
     wanted = call.path[2]
 
     async def file(tx: Tx) -> bytes | None:
-        return await tables.model_file(tx, wanted)
+        return await tables.model_file_row(tx, wanted)
 
     data = await service.transact(file)
     if data is None:
         raise Refused(404, "unknown_model", "there is no model with this id", "model")
-    model = await asyncio.to_thread(model_files.load_model, data)
+    model = await asyncio.to_thread(model_files.load_stored_model, data)
 
     async def work(tx: Tx) -> None:
         serving = await service.serving(tx)
         if serving.model.id == wanted:
             return
         sent = await tx.all("SELECT 1 FROM events WHERE features IS NOT NULL LIMIT 1")
-        if sent and not model_files.same_features(serving.model, model):
+        if sent and not model_files.models_have_same_features(serving.model, model):
             message = "clients send raw features, and this model has others: fit it with the same names and number"
             raise Refused(409, "other_features", message, "model")
         await service.promote(tx, wanted)
 
     await service.transact(work)
     await service.transact(service.serving)
-    return encode(await service.transact(status.listed))
+    return encode(await service.transact(status.status_models))
 
 
 async def _arms(service: Service, call: Call) -> bytes:
-    return encode(status.shares_of(await service.transact(service.shares)))
+    return encode(status.status_shares(await service.transact(service.shares)))
 
 
 async def _set_arms(service: Service, call: Call) -> bytes:
     wanted: shapes.Shares = call.asked
-    check_shares(wanted.random, wanted.control, wanted.incumbent)
+    check_arm_shares(wanted.random, wanted.control, wanted.incumbent)
 
     async def work(tx: Tx) -> Shares:
         now = await service.shares(tx)
@@ -201,7 +203,7 @@ async def _set_arms(service: Service, call: Call) -> bytes:
             await service.set_shares(tx, wanted.random, wanted.control, wanted.incumbent)
         return await service.shares(tx)
 
-    return encode(status.shares_of(await service.transact(work)))
+    return encode(status.status_shares(await service.transact(work)))
 
 
 async def _lift(service: Service, call: Call) -> bytes:
@@ -209,7 +211,7 @@ async def _lift(service: Service, call: Call) -> bytes:
 
 
 async def _status(service: Service, call: Call) -> bytes:
-    return encode(await status.report(service))
+    return encode(await status.status_report(service))
 
 
 async def _health(service: Service, call: Call) -> bytes:
@@ -232,7 +234,7 @@ async def _metrics(service: Service, call: Call) -> Answer:
     return Answer(service.metrics.text(), {"content-type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
-def refusal(error: NewcomerError) -> Refused:
+def route_refusal(error: NewcomerError) -> Refused:
     """Errors of the library as answers: the store's are not the caller's fault."""
     if isinstance(error, StoreError):
         return Refused(503, "store", "the store cannot be reached or written: send the request again", retry=1)
@@ -258,11 +260,11 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         "POST", "/v1/reward/batch", "decide", "Several rewards",
-        _batch(rewards.reward, lambda one: str(one.decision)), shapes.RewardBatch,
+        _batch(rewards.take_reward, lambda one: str(one.decision)), shapes.RewardBatch,
     ),
     Operation(
         "POST", "/v1/observe/batch", "decide", "Several observations",
-        _batch(rewards.observe, lambda one: str(one.user)), shapes.ObserveBatch,
+        _batch(rewards.observe_reward, lambda one: str(one.user)), shapes.ObserveBatch,
     ),
     Operation(
         "POST", "/v1/decisions/{decision}/shown", "decide", "The user saw it", _shown, None, shapes.DecisionState,

@@ -18,8 +18,8 @@ from typing import Any
 
 from newcomer.errors import MissingExtra, StoreError
 from newcomer.serve.app import Log, application
-from newcomer.serve.auth import Tokens, is_loopback
-from newcomer.serve.background import prepare
+from newcomer.serve.auth import Tokens, is_loopback_for_auth
+from newcomer.serve.background import prepare_background
 from newcomer.serve.service import Service
 
 try:
@@ -30,14 +30,14 @@ except ImportError as error:
 DRAIN = 10  # seconds for requests that were begun
 
 
-def check_access(host: str, tokens: Tokens | None) -> None:
+def check_server_access(host: str, tokens: Tokens | None) -> None:
     """Refuse to listen where others can reach the service, unless they need tokens."""
-    if tokens is None and not is_loopback(host):
+    if tokens is None and not is_loopback_for_auth(host):
         todo = "pass --tokens FILE with lines `decide TOKEN` and `admin TOKEN`, or listen on 127.0.0.1"
         raise StoreError(f"{host} is reached by other machines, and there are no tokens", todo=todo)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen_as_server(host: str, port: int) -> socket.socket:
     """A socket that listens."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -51,7 +51,7 @@ def listen(host: str, port: int) -> socket.socket:
     return found
 
 
-def server_of(service: Service, tokens: Tokens | None, *, log: Log) -> uvicorn.Server:
+def make_server(service: Service, tokens: Tokens | None, *, log: Log) -> uvicorn.Server:
     """A server for a service that is open."""
     app: Any = application(service, tokens, log=log)
     config = uvicorn.Config(
@@ -69,7 +69,7 @@ def server_of(service: Service, tokens: Tokens | None, *, log: Log) -> uvicorn.S
     return uvicorn.Server(config)
 
 
-async def run(
+async def run_server(
     service: Service,
     tokens: Tokens | None,
     *,
@@ -79,13 +79,13 @@ async def run(
     access_log: bool = False,
 ) -> None:
     """Serve until a signal comes."""
-    check_access(host, tokens)
+    check_server_access(host, tokens)
     log = Log(requests=access_log)
     warnings.showwarning = lambda message, *_, **__: log.line("warning", message=str(message))
-    with listen(host, port) as door:
+    with listen_as_server(host, port) as door:
         await service.open()
         try:
-            server = server_of(service, tokens, log=log)
+            server = make_server(service, tokens, log=log)
 
             def ready() -> None:
                 gc.freeze()  # what is there now stays: collections need not look at it again
@@ -101,7 +101,7 @@ async def run(
             await service.close()
 
 
-def event_loop() -> asyncio.AbstractEventLoop:
+def server_event_loop() -> asyncio.AbstractEventLoop:
     """The fastest event loop there is here."""
     with suppress(ImportError):  # there is none for Windows
         import uvloop
@@ -111,16 +111,16 @@ def event_loop() -> asyncio.AbstractEventLoop:
 
 
 @contextmanager
-def in_background(service: Service) -> Iterator[str]:
+def server_in_background(service: Service) -> Iterator[str]:
     """A service in a thread of this process, on loopback, at any free port; its address. It is stopped in the end."""
     known: Queue[str | BaseException] = Queue()
     holder: list[uvicorn.Server] = []
 
     async def serve() -> None:
-        with listen("127.0.0.1", 0) as door:
+        with listen_as_server("127.0.0.1", 0) as door:
             await service.open()
             try:
-                holder.append(server_of(service, None, log=Log()))
+                holder.append(make_server(service, None, log=Log()))
                 address = f"http://127.0.0.1:{door.getsockname()[1]}"
                 preparing = asyncio.create_task(_prepare(service, holder[0], lambda: known.put(address)))
                 await holder[0].serve(sockets=[door])
@@ -130,7 +130,7 @@ def in_background(service: Service) -> Iterator[str]:
 
     def work() -> None:
         try:
-            with asyncio.Runner(loop_factory=event_loop) as runner:
+            with asyncio.Runner(loop_factory=server_event_loop) as runner:
                 runner.run(serve())
         except BaseException as error:  # noqa: BLE001  (told to the thread that waits)
             known.put(error)
@@ -151,7 +151,7 @@ def in_background(service: Service) -> Iterator[str]:
 async def _prepare(service: Service, server: uvicorn.Server, tell: Callable[[], None]) -> None:
     """Be ready, and say so; whatever prevents it ends the server."""
     try:
-        await prepare(service)
+        await prepare_background(service)
     except Exception:
         server.should_exit = True
         raise

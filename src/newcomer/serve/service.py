@@ -61,7 +61,7 @@ class Service:
     """See the module. `open` before, `close` after."""
 
     def __init__(self, store: Store, config: Config, model: Model | None = None) -> None:
-        arms.check_shares(*_shares(config, arms.DEFAULT))
+        arms.check_arm_shares(*_shares(config, arms.DEFAULT))
         self.store, self.config, self.model = store, config, model
         self.states, self.metrics, self.recent = States(), Metrics(), Recent()
         self.rng = np.random.default_rng()
@@ -72,6 +72,7 @@ class Service:
         self.counted: tuple[float, tables.Counts] | None = None  # what a slow count found, and until when it is told
         self.tasks: list[asyncio.Task[None]] = []  # what runs beside requests
         self._attributes: dict[str, dict[str, str]] = {}  # by model: names and kinds, which never change
+        self.removals: list[tuple[str, str]] = []  # how often somebody was removed, when this process last looked
         self._loading = asyncio.Lock()
 
     @cached_property
@@ -87,17 +88,17 @@ class Service:
 
         async def first(tx: Tx) -> bytes:
             await tx.changes()  # one process at a time
-            if self.model is not None and data is not None and await tables.model_file(tx, self.model.id) is None:
-                await tables.keep_model(tx, self.model.id, data, models.facts(self.model))
-                await tables.promote(tx, self.model.id)
-            if await tables.generation(tx) is None:
+            if self.model is not None and data is not None and await tables.model_file_row(tx, self.model.id) is None:
+                await tables.keep_model_row(tx, self.model.id, data, models.facts_of_model(self.model))
+                await tables.promote_model_row(tx, self.model.id)
+            if await tables.generation_row(tx) is None:
                 raise StoreError("this store has no model yet", where=self.store.name, todo="name one")
-            now = await tables.shares(tx)
+            now = await tables.shares_row(tx)
             wanted = _shares(self.config, arms.DEFAULT if now is None else now[1:])
-            arms.check_shares(*wanted)
+            arms.check_arm_shares(*wanted)
             if now is None or now[1:] != wanted:
-                await tables.set_shares(tx, *wanted)
-            return await tables.key(tx)
+                await tables.set_shares_row(tx, *wanted)
+            return await tables.key_row(tx)
 
         self.key = await self.store.transact(first)
 
@@ -122,7 +123,7 @@ class Service:
         """The generation that decides now, and the shares of new users."""
         now = self._now
         if now is None:
-            generation, model, *shares = await tables.current(tx)
+            generation, model, *shares = await tables.current_row(tx)
             now = (generation, model, Shares(*shares))
             if self.store.alone:
                 tx.later(partial(setattr, self, "_now", now))
@@ -133,12 +134,12 @@ class Service:
     async def promote(self, tx: Tx, model: str) -> None:
         """Have a model decide from the next generation on."""
         self._now = None
-        await tables.promote(tx, model)
+        await tables.promote_model_row(tx, model)
 
     async def set_shares(self, tx: Tx, random: float, control: float, incumbent: float) -> None:
         """Shares for users who are new from now on."""
         self._now = None
-        await tables.set_shares(tx, random, control, incumbent)
+        await tables.set_shares_row(tx, random, control, incumbent)
 
     def _forget(self) -> None:
         """A commit was lost: what was read before it may not be true."""
@@ -159,18 +160,18 @@ class Service:
                 return
 
             async def file(tx: Tx) -> bytes | None:
-                return await tables.model_file(tx, wanted.model)
+                return await tables.model_file_row(tx, wanted.model)
 
             data = await self.store.transact(file)
             if data is None:
                 raise Refused(503, "no_model", "the store lacks the model that decides", retry=60)
-            model = await asyncio.to_thread(models.load_model, data)
+            model = await asyncio.to_thread(models.load_stored_model, data)
             self.loaded = await asyncio.to_thread(Serving.of, wanted.generation, model, self.config.policy)
 
     async def attributes_elsewhere(self, tx: Tx, serving: Serving) -> dict[str, set[str]]:
         """Attributes that other models of the store know, with their kinds."""
         found: dict[str, set[str]] = {}
-        for model in await tables.model_ids(tx):
+        for model in await tables.model_id_rows(tx):
             if model not in self._attributes:
                 self._attributes[model] = await _attribute_kinds(tx, model)
             for name, kind in self._attributes[model].items() if model != serving.model.id else ():
@@ -192,19 +193,19 @@ class Service:
         told = serving.policy.repeatability(type(known[0]).concat(known)).to_json()  # type: ignore[attr-defined]
 
         async def keep(tx: Tx) -> int | None:
-            last = await tables.repeatability(tx)
+            last = await tables.repeatability_row(tx)
             if last is not None and np.allclose(last[1]["weights"], told["weights"], rtol=0, atol=1e-3):
                 return None
-            return await tables.keep_repeatability(tx, serving.model.id, serving.name, told)
+            return await tables.keep_repeatability_row(tx, serving.model.id, serving.name, told)
 
         return await self.store.transact(keep) if told["repeats"] else None
 
 
 async def _attribute_kinds(tx: Tx, model: str) -> dict[str, str]:
     """Attributes of a model of the store, by its facts; stores of before have none, and are asked for the file."""
-    told = (await tables.model_facts(tx, model)).get("attributes")
-    data = await tables.model_file(tx, model) if told is None else None
-    return models.attribute_kinds(models.load_model(data)) if data is not None else dict(told or {})
+    told = (await tables.model_facts_row(tx, model)).get("attributes")
+    data = await tables.model_file_row(tx, model) if told is None else None
+    return models.model_attribute_kinds(models.load_stored_model(data)) if data is not None else dict(told or {})
 
 
 def _shares(config: Config, otherwise: tuple[float, float, float]) -> tuple[float, float, float]:

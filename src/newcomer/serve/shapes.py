@@ -358,7 +358,7 @@ class Refused(Exception):
         return msgspec.json.encode(Failure(self.problem))
 
 
-def user_text(user: int | str, where: str = "user") -> str:
+def user_text_of_shape(user: int | str, where: str = "user") -> str:
     """The id of a user as text: 7 and "7" are the same user."""
     text = str(user)
     if not text or len(text.encode("utf-8", "surrogatepass")) > 256 or "\0" in text:

@@ -21,15 +21,15 @@ WORTH = 0.005  # seconds of a count that are spent each time
 PAUSE = 100.0  # times as long as a count took, until the next one
 
 
-async def report(service: Service) -> Report:
+async def status_report(service: Service) -> Report:
     """The service now."""
 
     async def look(tx: Tx) -> tuple[Serving, Shares, shapes.Models]:
         serving, shares = await service.current(tx)
-        return serving, shares, await listed(tx)
+        return serving, shares, await status_models(tx)
 
     serving, shares, models = await service.transact(look)
-    counted = await counts(service)
+    counted = await status_counts(service)
     return Report(
         ready=service.ready,
         model=serving.model.id,
@@ -42,7 +42,7 @@ async def report(service: Service) -> Report:
         started=service.started,
         version=__version__,
         now=time.time(),
-        shares=shares_of(shares),
+        shares=status_shares(shares),
         speed=service.recent.speed(),
         served=list(service.recent.served()),
         errors=list(service.recent.errors),
@@ -50,14 +50,14 @@ async def report(service: Service) -> Report:
     )
 
 
-async def counts(service: Service) -> Counts:
+async def status_counts(service: Service) -> Counts:
     """How much the store holds; a count that took long may be a little old."""
     if service.counted is not None and time.monotonic() < service.counted[0]:
         return service.counted[1]
 
     async def count(tx: Tx) -> tuple[float, Counts]:
         begun = time.perf_counter()
-        found = await tables.counts(tx)
+        found = await tables.count_rows(tx)
         return time.perf_counter() - begun, found
 
     took, found = await service.store.transact(count)
@@ -65,14 +65,14 @@ async def counts(service: Service) -> Counts:
     return found
 
 
-def shares_of(found: Shares) -> shapes.ArmShares:
+def status_shares(found: Shares) -> shapes.ArmShares:
     """Shares as the API tells them."""
     return shapes.ArmShares(found.version, found.random, found.control, found.incumbent, found.treated)
 
 
-async def listed(tx: Tx) -> shapes.Models:
+async def status_models(tx: Tx) -> shapes.Models:
     """The models of the store."""
-    now = await tables.generation(tx)
+    now = await tables.generation_row(tx)
     assert now is not None
     rows = await tx.all(
         "SELECT m.id, m.staged, m.facts, max(g.generation) FROM models m LEFT JOIN generations g"

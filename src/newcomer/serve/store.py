@@ -59,7 +59,7 @@ class Store(Protocol):
         """After an erasure: have what was deleted leave the files."""
 
 
-def drive(work: Awaitable[Result]) -> Result:
+def drive_store(work: Awaitable[Result]) -> Result:
     """Carry out a coroutine that never waits.
 
     >>> async def sum_of(*parts): return sum(parts)

@@ -33,7 +33,7 @@ TABLES = ("users", "events", "reward_parts", "requests", "snapshots", "lift_user
 
 
 @lru_cache(maxsize=1024)
-def in_postgres(sql: str) -> str:
+def _in_postgres(sql: str) -> str:
     """A statement in PostgreSQL's words.
 
     >>> in_postgres("SELECT /*NOW*/, id FROM users u WHERE id = $1 /*LOCK*/")
@@ -51,7 +51,7 @@ class PostgresTx:
 
     async def all(self, sql: str, *values: Any) -> Sequence[Row]:
         """The rows of a query."""
-        return await self.connection.fetch(in_postgres(sql), *values)  # type: ignore[no-any-return]
+        return await self.connection.fetch(_in_postgres(sql), *values)  # type: ignore[no-any-return]
 
     async def run(self, sql: str, *values: Any) -> Sequence[Row]:
         """Write; the rows that the statement returns."""

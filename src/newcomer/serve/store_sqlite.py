@@ -25,7 +25,7 @@ from typing import Any
 
 from newcomer.errors import MissingExtra, StoreError
 from newcomer.serve.migrations import STEPS
-from newcomer.serve.store import Result, Row, Work, drive
+from newcomer.serve.store import Result, Row, Work, drive_store
 
 try:
     import apsw
@@ -48,7 +48,7 @@ FATAL += (apsw.NotADBError, apsw.CantOpenError, apsw.LockedError, apsw.ProtocolE
 
 
 @lru_cache(maxsize=1024)
-def in_sqlite(sql: str) -> tuple[str, bool]:
+def _in_sqlite(sql: str) -> tuple[str, bool]:
     """A statement in SQLite's words, and whether the time is to be its last value.
 
     >>> in_sqlite("SELECT /*NOW*/, id FROM users u WHERE id = $1 /*LOCK*/")
@@ -68,7 +68,7 @@ class SqliteTx:
 
     async def all(self, sql: str, *values: Any) -> Sequence[Row]:
         """The rows of a query."""
-        told, timed = in_sqlite(sql)
+        told, timed = _in_sqlite(sql)
         return self.execute(told, (*values, float(self.clock())) if timed else values).fetchall()
 
     async def run(self, sql: str, *values: Any) -> Sequence[Row]:
@@ -76,7 +76,7 @@ class SqliteTx:
         if not self.wrote:
             self.wrote = True
             self.execute("SAVEPOINT work")
-        told, timed = in_sqlite(sql)
+        told, timed = _in_sqlite(sql)
         return self.execute(told, (*values, float(self.clock())) if timed else values).fetchall()
 
     async def changes(self, count: int = 1) -> int:
@@ -105,6 +105,7 @@ class SqliteStore:
         self._runner: asyncio.Task[None] | None = None
         self._disk = ThreadPoolExecutor(1, "newcomer-commit")
         self._lock: int | None = None
+        self._cleaning: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Open the file, alone."""
@@ -146,6 +147,7 @@ class SqliteStore:
             run(f"PRAGMA {setting}").fetchall()
         if not self.in_memory:
             os.chmod(self.path, 0o600)
+            run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # of a process that ended before it had
         taken = int(str(self.connection.pragma("user_version")))
         if taken > len(STEPS):
             raise StoreError("this store is of a newer version", where=self.path, todo="upgrade newcomer")
@@ -160,6 +162,9 @@ class SqliteStore:
         """Finish what is queued, empty the write-ahead log, and let the file go."""
         self._closing = True
         self._awake.set()
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+            await asyncio.gather(self._cleaning, return_exceptions=True)
         if self._runner is not None:
             await self._runner
             self._runner = None
@@ -216,7 +221,7 @@ class SqliteStore:
             tx, before = SqliteTx(self), self.last_change
             try:
                 finished.append((done, None))
-                result = drive(work(tx))
+                result = drive_store(work(tx))
             except FATAL:
                 raise
             except Exception as error:  # noqa: BLE001  (a refusal, or a bug: it concerns this work alone)
@@ -250,15 +255,23 @@ class SqliteStore:
         self.on_loss()
 
     async def clean(self) -> None:
-        """Empty the write-ahead log into the file: what was deleted is overwritten there already."""
-        if self.in_memory:
+        """Empty the write-ahead log into the file: what was deleted is overwritten there already.
+
+        While somebody reads an old state of the store that cannot be; after a while it is tried on in the background.
+        """
+        if self.in_memory or (self._cleaning is not None and not self._cleaning.done()):
             return
         for _ in range(TRIES):
-            busy = await self._checkpoint()
-            if not busy:
+            if not await self._checkpoint():
                 return
             await asyncio.sleep(PAUSE)
-        raise StoreError("the write-ahead log cannot be emptied while somebody reads the store", where=self.path)
+        self._cleaning = asyncio.create_task(self._clean_later())
+
+    async def _clean_later(self) -> None:
+        """Until nobody reads; `close` and the next `open` do it as well."""
+        with suppress(StoreError):
+            while await self._checkpoint():
+                await asyncio.sleep(PAUSE)
 
     async def _checkpoint(self) -> bool:
         """Between two commits, as a checkpoint needs it."""

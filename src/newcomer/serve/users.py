@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 
 from newcomer.serve import lift, tables
-from newcomer.serve.decide import explain, whole_catalogue
-from newcomer.serve.fold import fold
+from newcomer.serve.decide import explain_decide, whole_catalogue_to_decide
+from newcomer.serve.fold import fold_user
 from newcomer.serve.models import Serving
 from newcomer.serve.service import Service
-from newcomer.serve.shapes import Erased, Explanation, Merged, Refused, UserBelief, user_text
+from newcomer.serve.shapes import Erased, Explanation, Merged, Refused, UserBelief, user_text_of_shape
 from newcomer.serve.store import Tx
 from newcomer.serve.tables import User
 
@@ -32,21 +32,21 @@ def _unknown() -> Refused:
     return Refused(404, "unknown_user", "there is no user with this id", "user")
 
 
-async def belief(service: Service, user: str) -> bytes:
+async def user_belief(service: Service, user: str) -> bytes:
     """What is believed of a user."""
-    name = user_text(user)
+    name = user_text_of_shape(user)
 
     async def work(tx: Tx) -> bytes:
-        who = await tables.find_user(tx, name)
+        who = await tables.find_user_row(tx, name)
         if who is None:
             raise _unknown()
         serving = await service.serving(tx)
-        state = await fold(tx, serving, who, service.states)
-        asked = whole_catalogue(serving)
-        best = [] if asked is None else explain(serving, state, asked, most=BEST)
+        state = await fold_user(tx, serving, who, service.states)
+        asked = whole_catalogue_to_decide(serving)
+        best = [] if asked is None else explain_decide(serving, state, asked, most=BEST)
         found = UserBelief(
             user=who.id,
-            words=in_words(serving, who, best),
+            words=user_belief_in_words(serving, who, best),
             arm=who.arm,
             arm_probability=who.arm_probability,
             outcomes=who.outcomes,
@@ -62,7 +62,7 @@ async def belief(service: Service, user: str) -> bytes:
     return await service.transact(work)
 
 
-def in_words(serving: Serving, who: User, best: list[Explanation]) -> str:
+def user_belief_in_words(serving: Serving, who: User, best: list[Explanation]) -> str:
     """The belief as two sentences."""
     count = f"{who.outcomes} outcome{'s' * (who.outcomes != 1)}"
     arm = "no decision yet" if who.arm is None else f"arm {who.arm}"
@@ -72,29 +72,29 @@ def in_words(serving: Serving, who: User, best: list[Explanation]) -> str:
     first = best[0]
     typical = serving.model.typical(np.array([first.expected]))[0]
     unsure = "" if first.sd is None else f", give or take {first.sd:.2g}"
-    return f"{told} Most is expected of action {json.dumps(first.action)}: {typical:.3g}{unsure}."
+    names = serving.model.action_names
+    named = "" if names is None else f", {names[first.index]}"
+    return f"{told} Most is expected of action {json.dumps(first.action)}{named}: {typical:.3g}{unsure}."
 
 
-async def erase(service: Service, user: str) -> bytes:
+async def erase_user(service: Service, user: str) -> bytes:
     """Remove a user; answered when the store's files are clean, as far as they can be at once."""
-    name = user_text(user)
+    name = user_text_of_shape(user)
 
     async def work(tx: Tx) -> Erased:
-        who = await tables.find_user(tx, name)
+        who = await tables.find_user_row(tx, name)
         if who is None:
             raise _unknown()
         gone = [row[0] for row in await tx.all("SELECT id FROM events WHERE user_id = $1", who.id)]
         for decision in gone:
             sql = "INSERT INTO erased (hash, at) VALUES ($1, /*NOW*/) ON CONFLICT (hash) DO NOTHING"
-            await tx.run(sql, await tables.erased_hash(tx, decision))
+            await tx.run(sql, await tables.erased_row_hash(tx, decision))
         for table in ("events", "reward_parts", "requests", "snapshots"):
             await tx.run(f"DELETE FROM {table} WHERE user_id = $1", who.id)
         await tx.run("DELETE FROM users WHERE alias_of = $1", who.id)
         await tx.run("DELETE FROM users WHERE id = $1", who.id)
-        await lift.recount_user(tx, who.id)
-        await tx.changes()  # counters are written by one at a time
-        count = int(await tables.meta(tx, "erasures") or 0) + 1
-        await tables.set_meta(tx, "erasures", str(count))
+        await lift.recount_lift_of_user(tx, who.id)
+        count = await tables.count_up(tx, "erasures")
         tx.later(lambda: service.states.forget(who.id))
         return Erased(name, len(gone), count)
 
@@ -103,9 +103,9 @@ async def erase(service: Service, user: str) -> bytes:
     return encode(found)
 
 
-async def merge(service: Service, user: str, source: int | str) -> bytes:
+async def merge_users(service: Service, user: str, source: int | str) -> bytes:
     """Move the history of `source` to `user`."""
-    target, origin = user_text(user), user_text(source, "from")
+    target, origin = user_text_of_shape(user), user_text_of_shape(source, "from")
 
     async def work(tx: Tx) -> Merged:
         if target == origin:
@@ -114,8 +114,8 @@ async def merge(service: Service, user: str, source: int | str) -> bytes:
         if not rows:
             raise Refused(404, "unknown_user", "there is no user with this id", "from")
         for one in sorted((target, origin)):  # locks in the order of ids: two merges never wait for each other
-            await tables.lock_user(tx, one)
-        into, gone = await tables.lock_user(tx, target), await tables.lock_user(tx, origin)
+            await tables.lock_user_row(tx, one)
+        into, gone = await tables.lock_user_row(tx, target), await tables.lock_user_row(tx, origin)
         if into.id == gone.id:
             if rows[0][1] is not None:  # merged before: the same answer
                 return Merged(into.id, into.outcomes, into.mixed)
@@ -153,7 +153,7 @@ async def _move(tx: Tx, gone: User, into: User) -> Merged:
         *(into.id, max(into.place, gone.place), outcomes, int(mixed)),
         json.dumps(attributes, sort_keys=True) if attributes else None,
     )
-    await tables.revise(tx, into, 0)
+    await tables.revise_user_row(tx, into, 0)
     await tx.run("UPDATE users SET alias_of = $2 WHERE alias_of = $1", gone.id, into.id)
     await tx.run(
         "UPDATE users SET alias_of = $2, arm = NULL, attributes = NULL, place = 0, outcomes = 0 WHERE id = $1",
@@ -165,19 +165,19 @@ async def _move(tx: Tx, gone: User, into: User) -> Merged:
 
 async def _recount(tx: Tx, gone: User, into: User) -> None:
     """Two users with arms make one who is no part of the lift; so does one who had left it."""
-    await lift.recount_user(tx, gone.id)
+    await lift.recount_lift_of_user(tx, gone.id)
     left = await tx.all("SELECT 1 FROM users WHERE id = $1 AND lift_out = 1", gone.id)
     if left or None not in (gone.arm, into.arm):
-        await lift.leave(tx, into.id)
+        await lift.leave_lift(tx, into.id)
     else:
-        await lift.recount_user(tx, into.id)
+        await lift.recount_lift_of_user(tx, into.id)
 
 
-async def retain(service: Service) -> int:
+async def retain_users(service: Service) -> int:
     """Remove what is older than `keep`; states are the fold of what is left. Old answers go in any case."""
 
     async def old_answers(tx: Tx) -> None:
-        await tables.forget_answers(tx, service.config.answers)
+        await tables.forget_answer_rows(tx, service.config.answers)
 
     await service.store.transact(old_answers)
     keep, cleared = service.config.keep, 0
@@ -187,7 +187,7 @@ async def retain(service: Service) -> int:
             sql = "SELECT DISTINCT user_id FROM events WHERE at < /*NOW*/ - $1 LIMIT $2"
             users = sorted(row[0] for row in await tx.all(sql, float(keep), AT_ONCE))
             for user in users:
-                await _clear(service, tx, await tables.lock_user(tx, user), float(keep))
+                await _clear(service, tx, await tables.lock_user_row(tx, user), float(keep))
             return len(users)
 
         found = await service.store.transact(clear)
@@ -195,6 +195,7 @@ async def retain(service: Service) -> int:
         if found < AT_ONCE:
             break
     if cleared:
+        await service.store.transact(lambda tx: tables.count_up(tx, "clearings"))
         await service.store.clean()
     return cleared
 
@@ -206,19 +207,19 @@ async def _clear(service: Service, tx: Tx, who: User, keep: float) -> None:
     await tx.run("DELETE FROM events WHERE user_id = $1 AND at < /*NOW*/ - $2", who.id, keep)
     rows = await tx.all("SELECT count(place), count(*) FROM events WHERE user_id = $1 AND status <> 'void'", who.id)
     left, events = int(rows[0][0]), int(rows[0][1])
-    await tables.revise(tx, who, 0)
+    await tables.revise_user_row(tx, who, 0)
     if events == 0:
         for table in ("requests", "snapshots", "events"):
             await tx.run(f"DELETE FROM {table} WHERE user_id = $1", who.id)
         await tx.run("DELETE FROM users WHERE id = $1 OR alias_of = $1", who.id)
-        await lift.recount_user(tx, who.id)
+        await lift.recount_lift_of_user(tx, who.id)
     else:
         await tx.run("UPDATE users SET outcomes = $2 WHERE id = $1", who.id, left)
-        await lift.leave(tx, who.id)
+        await lift.leave_lift(tx, who.id)
     tx.later(lambda: service.states.forget(who.id))
 
 
-async def listed(service: Service, after: str, most: int) -> list[dict[str, Any]]:
+async def listed_users(service: Service, after: str, most: int) -> list[dict[str, Any]]:
     """Users and their attributes, by id."""
 
     async def work(tx: Tx) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from newcomer._fit import fit
 from newcomer.arrays import Floats
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.em import full_covariance
-from newcomer.em.full_covariance import MOST
+from newcomer.em.full_covariance import MOST, full_covariance_is_accepted
 from newcomer.logs import Logs
 from newcomer.logs.batch import Batch
 from newcomer.logs.reduce import reduce
@@ -76,7 +76,7 @@ def variants(logs: Logs) -> dict[str, nc.Model]:
     """The fit with clear directions, and the rivals."""
     with patch.object(full_covariance, "ACTIONS", 0):
         clear = fit(logs, null=False, calibrate=False)
-    with patch.object(full_covariance, "accepted", return_value=True):
+    with patch.object(full_covariance, full_covariance_is_accepted.__name__, return_value=True):
         always = fit(logs, null=False, calibrate=False)
     average = fit(logs, null=False, calibrate=False)
     return {

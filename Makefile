@@ -9,7 +9,7 @@ LOOPS := $(shell find src/newcomer -name "*_loops.py")
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-service lint format docs bench bench-peers clean
+.PHONY: help demo test test-service lint format docs dist dist-check check-tag test-minimum bench bench-peers clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -36,6 +36,21 @@ docs: .venv/.ready-docs .venv/.warm ## build the site in build/site, its noteboo
 	@$(ONE_THREAD) $(RUN) -m sphinx -b html -W --keep-going -q -d build/doctrees docs build/site
 	@$(RUN) tools/check_site.py build/site
 	@echo "The site: build/site/index.html"
+
+dist: .venv/.ready-demo ## wheel and sdist in dist/, built twice to the same bytes
+	@rm -rf dist
+	@$(RUN) tools/dist.py dist
+
+dist-check: dist ## install both files in fresh environments: the demo, types, metadata; PYTHON=python3.13 chooses
+	@$(PYTHON) tools/check_install.py metadata
+	@$(PYTHON) tools/check_install.py wheel
+	@$(PYTHON) tools/check_install.py sdist
+
+check-tag: ## may this tag be released? make check-tag TAG=v1.2.3
+	@$(PYTHON) tools/check_tag.py $(TAG)
+
+test-minimum: dist ## the demo and some tests with the oldest dependencies, on Python 3.11
+	@$(PYTHON) tools/check_install.py minimum $(ARGS)
 
 bench: .venv/.ready-test .venv/.warm ## measure against the alternatives, side by side in one run
 	@$(ONE_THREAD) $(RUN) -m benchmarks $(ARGS)

@@ -44,6 +44,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "newcomer"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_extra_path = ["llms.txt"]  # at the root of the site
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

@@ -9,7 +9,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # that of `typing`, whose import would take most of the time that this one takes
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # public name -> module that defines it
 _HOME = {

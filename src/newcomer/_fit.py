@@ -19,7 +19,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from newcomer import __version__
 from newcomer._warm_start import (
     SavedMoments,
     WarmStart,
@@ -68,6 +67,7 @@ from newcomer.sold.second_moment import SoldSettings
 from newcomer.users import user_bucket_count, user_buckets, user_folds
 from newcomer.validate import show_invalid_value, validate_flag, validate_one_of, validate_positive, validate_share
 
+PASSES = "0.1.0"  # what checkpoints hold: newcomer's version when that last changed; others are not resumed
 ESTIMATORS = ("em", "sold", "sold-pinv")
 SURE = 0.1  # standard error of the persistence up to which the logs are taken to have told it
 HUGE = 1e100  # a ridge beyond this leaves nothing of any number beside it
@@ -151,7 +151,7 @@ def fit(
         checks = quick_check(logs, progress=run.progress) if check else None
         # Checkpoints of before there were links say nothing of them.
         asked = {name: value for name, value in asdict(settings).items() if (name, value) != ("outcome", "auto")}
-        identity = {"fingerprint": logs.summary.fingerprint, "version": __version__, **asked}
+        identity = {"fingerprint": logs.summary.fingerprint, "version": PASSES, **asked}
         identity |= {"start": begun.name if begun else f"{past.total.fingerprint:x}" if past else None}
         logs = stack.enter_context(run.kept(logs, identity))
         model = _fitted(logs, settings, begun=begun, past=past, run=run).model

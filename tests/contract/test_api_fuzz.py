@@ -216,6 +216,7 @@ class Ground:
             ("evaluate", nc.evaluate, {"logs": self.few, "seed": 0, "quick": True, "run": None}),
             ("report", nc.report, {"logs": self.few, "path": folder / "report.html", **told}),
             ("Model.transform", self.named.transform, {"logs": self.few, "persistence": 0.5}),
+            ("plot", nc.plot, {"result": self.rows, "title": "regret"}),
             ("summary", nc.summary, {"rows": self.rows, "reference": "U", "window": 2, "level": 0.9}),
             ("NewcomerError", nc.NewcomerError, {"what": "something", "where": "here", "todo": "mend it"}),
         ]

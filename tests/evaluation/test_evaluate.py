@@ -18,7 +18,7 @@ from newcomer.cli import main
 from newcomer.evaluation import off_policy, recommenders
 from newcomer.evaluation.cold_start import ByPolicy, ByRidge, Fold, cold_start_concordance, judge_cold_start
 from newcomer.evaluation.off_policy import off_policy_choice_rewards, off_policy_replay, off_policy_replay_pools
-from newcomer.evaluation.predictors import ARMS, MEAN, OURS
+from newcomer.evaluation.predictors import ARMS, MEAN, OURS, predictors_of
 from newcomer.evaluation.results import Interval
 from newcomer.gain.deals import PerUser, UserTable, deal_rows
 from newcomer.gain.propensities import Menu
@@ -138,22 +138,38 @@ def dealt(monkeypatch):
     """Workers take part whatever the number of rows; the maps of their passes are counted here by name."""
     monkeypatch.setattr(workers, "ENOUGH", 0)
     monkeypatch.setattr(disk_store, "FEWEST", 100)
-    counts, fold = Counter(), workers.Engine.fold
+    counts, fold, each = Counter(), workers.Engine.fold, workers.Engine.each
 
     def counted(self, do, tasks, *rest, **named):
         counts[getattr(do.map, "func", do.map).__qualname__] += 1
         return fold(self, do, tasks, *rest, **named)
 
+    def shared(self, do, tasks, **named):
+        counts[do.__qualname__] += len(tasks)
+        return each(self, do, tasks, **named)
+
     monkeypatch.setattr(workers.Engine, "fold", counted)
+    monkeypatch.setattr(workers.Engine, "each", shared)
     return counts
 
 
 def test_workers_fit_and_judge_and_change_nothing(found, dealt):
     both = [nc.evaluate(logs_of(), quick=True, run=nc.Run(workers=workers)) for workers in (2, 3)]
     assert dealt["likelihood_sums"] > 50, "fits of the folds"
-    assert dealt["_look"] + dealt["_replayed"] == 2 * 3 * 5, "judged, replayed and weighed, fold by fold"
+    assert dealt["_fold_by_worker"] == 2 * 5, "judged, replayed and weighed, every fold by a worker"
     assert numbers(both[0]) == numbers(both[1])
     assert numbers(both[0]) == pytest.approx(numbers(found), rel=1e-9, abs=1e-9, nan_ok=True)
+
+
+def test_a_quick_evaluation_of_many_actions_does_not_fit_sold(monkeypatch):
+    monkeypatch.setattr("newcomer.logs.logs.Logs.wide", property(lambda self: True))
+    logs, notes = (
+        logs_of(users=60),
+        "SOLD's subspace is left out: a quick evaluation does not fit it to so many actions.",
+    )
+    model = nc.fit(logs, rank=1, calibrate=False, null=False)
+    found = predictors_of(logs, model, quick=True)
+    assert "SOLD's subspace" not in found.predictors and notes in found.notes
 
 
 def test_some_users_of_logs_stay_with_the_workers_of_all(dealt):

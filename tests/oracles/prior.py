@@ -110,3 +110,14 @@ def all_pairs(parts):
         if pairs:
             terms.append(sum(pairs) / len(pairs))
     return np.mean(terms, axis=0) if terms else np.zeros((X.shape[1], X.shape[1]))
+
+
+def line_of_variances(rows, totals, variances, scatter):
+    """Least squares of log v on 1 and log of total variances, each action by its share of the rows and all together as
+    many as have most of them, errors of variance `scatter`; the slope is N(1/2, 1) beforehand: one row more."""
+    share = rows / rows.sum()
+    x = np.log(totals) - share @ np.log(totals)
+    root = np.sqrt(share / (share @ share) / scatter)
+    design = np.vstack([np.column_stack([root, root * x]), [0.0, 1.0]])
+    level, slope = np.linalg.lstsq(design, np.append(root * np.log(variances), 0.5), rcond=None)[0]
+    return np.exp(level + np.clip(slope, 0.0, 1.0) * x)

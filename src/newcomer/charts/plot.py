@@ -18,6 +18,7 @@ from newcomer.evidence import GainStep
 from newcomer.findings import Finding, Findings, Picture, finding_chance
 from newcomer.interval import Interval
 from newcomer.model import Model
+from newcomer.validate import validate_instance
 
 if TYPE_CHECKING:
     import altair as alt
@@ -53,6 +54,7 @@ def plot(
     >>> nc.plot(rows).to_dict()["width"]
     520
     """
+    validate_instance(title, str, "title", kind=NewcomerError)
     from newcomer.charts.pictures import regret_chart, styled_picture
 
     if isinstance(result, pl.DataFrame) and set(ROWS) <= set(result.columns):

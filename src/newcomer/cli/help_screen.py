@@ -50,7 +50,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "newcomer fit logs.parquet --items items.parquet --users people.csv",
         "newcomer fit clicks.csv --column reward=clicked --outcome binary",
         "newcomer fit logs.parquet --estimator sold --rank 2 --ridge 1",
-        "newcomer fit sqlite:///model.db --out next.newcomer",
+        "newcomer fit sqlite:///model.newcomer.store --out next.newcomer",
     ),
     "inspect": ("newcomer inspect model.newcomer", "newcomer inspect model.newcomer --bounds --json"),
     "check": ("newcomer check ratings.csv", "newcomer check logs.parquet --items items.parquet --json"),

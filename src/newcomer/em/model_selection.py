@@ -40,6 +40,7 @@ CLEAR = 2.33  # standard errors of the linear part of the gain below which nothi
 SURE = CERTAIN  # the same, where it is that of the clearest of several fits
 FAR_BEHIND, PATIENCE = 30.0, 4  # of gain over all held-out users, after some passes: such a fit is given up
 LOSS = 10.0  # of gain over all held-out users that likelihood does not make up for
+LEAST = 0.25  # times the precision that entries of L have themselves: less is no belief, and rare actions need one
 FARTHEST = 12  # steps from the first precision tried
 LIVING = 1e-3  # share of the residual variance below which directions explain nothing
 ROUGH, ROUGHLY = 0.5, 1e-3  # gain in log-likelihood at which an ascent ends, in all or per parameter
@@ -129,7 +130,8 @@ class RankSearch:
             low, high = min(fits, key=_precision), max(fits, key=_precision)
             # While the rank is open, what matters little is not worth a pass.
             matters = settled or (best.score - first.score) * self._users() > LOSS
-            if not self._lives(low) or (best is low and matters):
+            least = LEAST * model_precision_of_size(first.populations)
+            if not self._lives(low) or (best is low and matters and low.precision > least):
                 fits += self._beside(low, [1 / COARSE], stage)
             elif best is high and matters and self._better(high, first, settled) and self._lives(high):
                 fits += self._beside(high, [COARSE], stage)
@@ -258,6 +260,12 @@ class RankSearch:
             gram = some.gram[0] / float(some.rows[0])
             each.append({rank: one.truncated(gram, rank, self.origin.table) for rank in ranks})
         return each
+
+
+def model_precision_of_size(fits: Sequence[Population]) -> float:
+    """The precision under which entries of L are as likely as can be: one over their mean square."""
+    size = np.mean([np.vdot(one.factor, one.factor) for one in fits])
+    return fits[0].factor.size / max(float(size), TINY)
 
 
 def middling_model_precision(starts: Sequence[Population]) -> float:

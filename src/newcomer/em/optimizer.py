@@ -4,16 +4,16 @@ EM's M-step solves sum_n X_n^T S_n^-1 X_n W E_n = ..., a system that would need 
 Instead every pass moves W: the M-step with X_n^T S_n^-1 X_n replaced by its share of the common Gram matrix (an ECM
 step; its fixed points are EM's), made bolder where histories tell little of z, is the metric, and limited-memory BFGS
 (Nocedal 1980; for EM: Jamshidian and Jennrich 1997) learns from the passes what it leaves out. A step that does not
-increase the penalised likelihood is shortened, so the likelihood of accepted steps never decreases.
+increase the penalised likelihood is shortened, so an accepted step never decreases it.
 
 The unknowns are the entries of W = [m, L], the logarithms of the variances v (A,), which so stay positive, and the
 offsets o (A,) where there are any: one flat vector. The penalty says what is believed beforehand:
 
 * entries of L are N(0, 1 / a), entries of m are N(anchor, 1 / a_0), offsets are N(0, 1 / b);
-* v_a is scaled inverse chi-squared with `FEW` + `FIRM` degrees of freedom: `FEW` rows' worth of the common variance,
-  for actions with hardly any rows, and `FIRM` rows' worth of what moments leave of the action's own variance: no
-  action's residual vanishes because a few of its rewards happen to be explained. Where no action is named there is one
-  variance, and nothing to shrink it to.
+* v_a is scaled inverse chi-squared with `FEW` + `FIRM` degrees of freedom around what is expected of the action: the
+  mean and the directions fit the rewards of an action with few rows, and what they leave says little of its residual.
+  What to expect is learned from the actions that have the rows (`Totals`), again after every accepted step. Where
+  no action is named there is one variance, and nothing to shrink it to.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ ROOM, FEWEST = 4_000_000, 3  # ... or fewer, where this many numbers do not hold
 SUFFICIENT = 1e-4  # of the slope: Armijo's condition
 SHORTEST = 1e-6  # step along the metric's own direction, below which there is nothing left to gain
 BOLD, TOLD = 0.9, 0.1  # share of what is not told of z that steps allow for, and the least that is told of a direction
+SCATTER = 2.0 / (FEW + FIRM)  # variance of the log of a variance around what is expected of it
 DOUBTFUL = 0.2  # step along BFGS's direction, below which its memory is dropped instead
 
 
@@ -75,6 +76,44 @@ def optimizer_solve_rows(values: Floats, expected: Floats, little: Floats, rows:
 
 
 @dataclass(frozen=True)
+class Totals:
+    """Rows (A,) of each action, the variance (A,) of its rewards before anything is explained, and what moments leave.
+
+    What a fit leaves of the variance of an action with few rows says little: the mean and the directions fit its
+    rewards. Those with many rows tell what to expect of it: a line of log v in the log of the total variance, weighted
+    by rows. Its slope is 0 where the residual is the same for all actions, 1 where it is a common share of their
+    variance. Where all actions have few rows, nothing but moments (A,) holds the variances up: they count as `FIRM`
+    rows of each action.
+    """
+
+    rows: Floats
+    variances: Floats
+    moments: Floats
+
+    def expected(self, variances: Floats) -> Floats:
+        """What variances are shrunk towards (A,) where the fit has these (A,)."""
+        told = float(self.rows.sum()) / (float(self.rows.sum()) + FIRM * len(self.rows))
+        return np.asarray(self.line(variances) ** told * self.moments ** (1.0 - told))
+
+    def line(self, variances: Floats) -> Floats:
+        """What is expected of each action (A,) by the variances (A,) of those with many rows.
+
+        The slope is N(1/2, 1) beforehand, and variances are taken to lie `SCATTER` (a variance of logs) off the line.
+
+        >>> one = Totals(np.array([900.0, 900.0, 2.0]), np.array([1.0, 2.0, 4.0]), np.ones(3))
+        >>> one.line(np.array([0.5, 0.5, 0.01])).round(2).tolist()
+        [0.47, 0.53, 0.6]
+        """
+        share = self.rows / self.rows.sum()
+        x, y = np.log(self.variances), np.log(variances)
+        x, level = x - share @ x, float(share @ y)
+        count = 1.0 / float(share @ share)  # actions that have most of the rows
+        both, square = count * float(share @ (x * y)), count * float(share @ (x * x))
+        slope = (both + 0.5 * SCATTER) / (square + SCATTER)
+        return np.asarray(np.exp(level + min(max(slope, 0.0), 1.0) * x))
+
+
+@dataclass(frozen=True)
 class Shrinkage:
     """What is believed beforehand of W, of its first column around `anchor` (d,), of variances, and of offsets (None:
     there are none).
@@ -84,6 +123,11 @@ class Shrinkage:
     anchor: Floats  # (d,)
     variance: Floats  # (A,) what variances are shrunk towards
     offsets: float | None = None
+    totals: Totals | None = None  # by which `variance` follows the fit; None: it stays
+
+    def following(self, population: Population) -> Shrinkage:
+        """The same with variances shrunk towards those that the fit has where rows are many."""
+        return self if self.totals is None else replace(self, variance=self.totals.expected(population.variances))
 
     def of(self, population: Population) -> float:
         """The log density of a population, up to a constant."""
@@ -157,7 +201,8 @@ class Optimizer:
         if self.best is not None:
             remember(self._memory, self._move, self._gradient - gradient)
             self.gain = value - self.value
-        self.best, self.value, self.sums, self._gradient = self.trial, value, sums, gradient
+        self.best, self.sums, self.penalty = self.trial, sums, self.penalty.following(self.trial)
+        self.value, self._gradient = sums.likelihood + self.penalty.of(self.best), self._ascent(sums)
         self._aim()
 
     def again(self, penalty: Shrinkage) -> Optimizer:

@@ -31,7 +31,7 @@ from newcomer.one_hot import Diagonals, OneHot
 from newcomer.population import Population
 from newcomer.users import user_bucket_count, user_buckets
 
-FIRM = 10.0  # rows from which an action's residual variance is more its own than the common share of its variance
+FIRM = 10.0  # rows from which what an action has shown is more its own than what is expected of it
 FEW = 2.0  # rows from which an action's variance is more its own than the common one
 TINY = 1e-300
 NOISELESS = 1e-8  # share of the mean squared reward below which noise counts as none

@@ -5,8 +5,9 @@ Shrinkage is a Gaussian prior:
 * of the entries of L with one precision a, chosen by the search. Since |L|^2 is the trace of the covariance this is a
   nuclear norm: weak directions shrink to nothing;
 * of m with precision d / |m|^2, where |m|^2 is estimated without bias by the product of the means of two halves of the
-  users. Where features are one-hot, m is shrunk towards the mean reward in place of zero: an action that was met once
-  is worth about as much as the others;
+  users. Where features are one-hot, m is shrunk towards the mean over actions in place of zero, each with the weight
+  n / (n + `FIRM`) of its n rows: an action that was met once is worth about as much as the others. (Where a policy
+  chose what was shown, the mean over rows is that of the best actions.);
 * of the offsets with the precision that their variance between actions suggests, beyond what their noise explains;
   there are none where features are one-hot.
 
@@ -43,7 +44,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from newcomer.arrays import Bools, Floats
-from newcomer.em.optimizer import Gram, Optimizer, Shrinkage
+from newcomer.em.optimizer import Gram, Optimizer, Shrinkage, Totals
 from newcomer.em.pairs import (
     FEW,
     FIRM,
@@ -123,7 +124,8 @@ class FitStart:
         if self.one_hot:
             actions = some.met.shape[1]
             constant = slice(actions, None) if len(anchor) > actions else slice(None)  # it has the level by itself
-            anchor[constant] = float(some.levels.sum() / max(some.met.sum(), 1.0))
+            met, firm = np.maximum(some.met[0], 1.0), some.met[0] / (some.met[0] + FIRM)
+            anchor[constant] = float(firm @ (some.levels[0] / met)) / max(float(firm.sum()), TINY)
         return anchor
 
 
@@ -152,10 +154,13 @@ class HeldoutFold:
         anchor = origin.anchor(fitted)
         precision = mean_shrinkage_precision(origin.pairs, fitted, anchor)
         towards = self._towards(len(anchor)) if origin.towards is None else origin.towards
-        return Shrinkage(np.array([precision]), anchor, towards, offset_shrinkage_precision(origin, fitted))
+        pairs = origin.pairs.take(fitted)
+        variances = pair_action_variances(pairs)
+        totals = None if variances is None or not pairs.met.any() else Totals(pairs.met[0], variances, towards)
+        return Shrinkage(np.array([precision]), anchor, towards, offset_shrinkage_precision(origin, fitted), totals)
 
     def _towards(self, dim: int) -> Floats:
-        """What moments leave of the variance of each action, a little of it common to all."""
+        """What moments leave of the variance of each action, a little of it common to all: until there is a fit."""
         alone = self.start(min(USUAL, dim))
         return (FEW * alone.noise_variance + FIRM * alone.variances) / (FEW + FIRM)
 

@@ -95,7 +95,8 @@ def evaluate(
     ----------
     logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
     seed : what is drawn; the numbers depend on it and on the logs alone. Who is held out the logs decide, as in `fit`.
-    quick : no fits to fewer users and no simulation; the decision and its numbers are the same.
+    quick : no fits to fewer users, no simulation, and no fit of SOLD to more than 2,000 actions; the decision and its
+        numbers are the same.
     rank, estimator : of the fits, as in `fit`.
     run : workers and who is told of progress (`nc.Run`); the numbers do not depend on it. workers, progress : the same,
         as keywords of before, which warn.
@@ -146,7 +147,7 @@ def evaluate_fitted(
         fitted = fit_and_fit_parts(logs, rank=rank, estimator=estimator, calibrate=not quick, progress=begun)
     plan = replace(Plan.of(logs, seed, seen, fitted, quick=quick), rank=rank, estimator=estimator)
     models = [model for model, _ in fitted.apart]
-    each = [_fold(plan, fold, model, stages) for fold, model in zip(plan.folds, models, strict=True)]
+    each = _folds(plan, models, stages)
     evidence = replace(fitted.model.evidence, checks=checked)
     found = _told(plan, each, evidence.measured)
     stages.end()
@@ -328,11 +329,28 @@ class FoldResult:
     )  # by share of users: how many, and rewards
 
 
+def _folds(plan: Plan, models: list[Model], stages: Stages) -> list[FoldResult]:
+    """What each fold gives; where there are workers and several folds, they are shared out."""
+    tasks, engine = list(zip(plan.folds, models, strict=True)), plan.logs.engine
+    if engine is None or len(tasks) == 1:
+        return [_fold(plan, fold, model, stages) for fold, model in tasks]
+    answers, found = engine.each(_fold_by_worker, tasks, given=plan), []
+    for _ in tasks:
+        stages.begin(sum(plan.weights.values()))
+        found.append(next(answers))
+    return found
+
+
+def _fold_by_worker(plan: Plan, task: tuple[Fold, Model]) -> FoldResult:
+    """A fold in another process, which tells of its end alone."""
+    return _fold(plan, *task, Stages(None, 1.0))
+
+
 def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> FoldResult:
     """Judge the model of a fit without some users by these, play, weigh, and fit again to fewer."""
     train, people = fold.to_fit(plan.logs), fold.held_out(plan.judging, plan.share)
     stages.begin(plan.weights["others"])
-    made = predictors_of(train, model)
+    made = predictors_of(train, model, quick=plan.quick)
     deals, told = plan.deals, stages.begin(plan.weights["judge"])
     judged = judge_cold_start(made.predictors, people, steps=STEPS, choices=plan.choices, deals=deals, progress=told)
     told = stages.begin(plan.weights["replay"])

@@ -69,8 +69,11 @@ def predictor_knows_actions(model: Model) -> bool:
     return model.one_hot or model.action_features is not None
 
 
-def predictors_of(logs: Logs, model: Model) -> Predictors:
-    """Everything that is learned from the logs of a fit, beside the model that was fitted to them."""
+def predictors_of(logs: Logs, model: Model, *, quick: bool = False) -> Predictors:
+    """Everything that is learned from the logs of a fit, beside the model that was fitted to them.
+
+    With `quick`, SOLD is not fitted to many actions: the test of its rank costs more than everything else together.
+    """
     notes: list[str] = []
     blind = model.without_attributes()
     found: dict[str, Predictor] = {OURS: ByPolicy(PriorUCB(model)), MEAN: ByPolicy(PopulationMean(blind))}
@@ -87,7 +90,10 @@ def predictors_of(logs: Logs, model: Model) -> Predictors:
     if model.persistence != 0.0:
         found[FORGETFUL] = ByPolicy(PriorTS(replace(model, persistence=0.0)))
     flat = model.one_hot and not model.intercept
-    found |= _subspace(logs, flat, notes)
+    if quick and logs.wide:
+        notes.append("SOLD's subspace is left out: a quick evaluation does not fit it to so many actions.")
+    else:
+        found |= _subspace(logs, flat, notes)
     found[RIDGE] = ByRidge(flat)
     others = _recommenders(logs, model, notes)
     found |= {name: ByPolicy(policy) for name, policy in others.items()}

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -181,10 +182,14 @@ class Als:
             items = _fold_in_recommender(users, turned, _ones(turned), ridge)
         return cls(items, ridge)
 
+    @cached_property
+    def squares(self) -> Floats:
+        """The products (A, k k) of each action's factors, the same for all newcomers."""
+        return _factor_squares(self.items)
+
     def __call__(self, answers: Floats, where: Bools) -> Floats:
-        return np.asarray(
-            _fold_in_recommender(self.items, answers, where.astype(np.float64), self.ridge) @ self.items.T
-        )
+        found = _fold_in_recommender(self.items, answers, where.astype(np.float64), self.ridge, self.squares)
+        return np.asarray(found @ self.items.T)
 
     def at(self, cells: Any, rows: Ints, actions: Ints) -> Floats:
         """What is expected of some cells of a sparse table."""
@@ -214,9 +219,15 @@ class Ease:
         return np.asarray((cells @ self.weights)[rows, actions])
 
 
-def _fold_in_recommender(factors: Floats, answers: Any, where: Any, ridge: float) -> Floats:
-    """Ridge least squares (n, k) of each row of answers (n, A) on the factors (A, k) of its cells, dense or sparse."""
+def _factor_squares(factors: Floats) -> Floats:
     count, rank = factors.shape
-    squares = (factors[:, :, None] * factors[:, None, :]).reshape(count, rank * rank)
+    return (factors[:, :, None] * factors[:, None, :]).reshape(count, rank * rank)
+
+
+def _fold_in_recommender(
+    factors: Floats, answers: Any, where: Any, ridge: float, squares: Floats | None = None
+) -> Floats:
+    """Ridge least squares (n, k) of each row of answers (n, A) on the factors (A, k) of its cells, dense or sparse."""
+    rank, squares = factors.shape[1], _factor_squares(factors) if squares is None else squares
     systems = np.asarray(where @ squares).reshape(-1, rank, rank) + ridge * np.eye(rank)
     return np.asarray(np.linalg.solve(systems, np.asarray(answers @ factors)[:, :, None])[:, :, 0])

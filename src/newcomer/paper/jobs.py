@@ -40,7 +40,6 @@ from typing import Any
 
 import polars as pl
 
-from newcomer import __version__
 from newcomer.files import write_file
 from newcomer.logs.workers import Work, WorkerPool
 from newcomer.model import Model, load
@@ -48,6 +47,7 @@ from newcomer.paper import contents
 from newcomer.paper.scale import Scale, Setting
 
 FORMAT = 1  # of the results; a change makes all earlier ones stale
+KEYS = "0.1.0"  # how keys are made: newcomer's version when that last changed
 PLAYS = "newcomer.paper.performing"  # the module that does fits and plays
 SLOW = "LOCAL-UCB"  # the policy whose plays take minutes
 Scalar = str | int | float | None
@@ -136,7 +136,7 @@ def module_behind(job: Job) -> str:
 
 
 def key(job: Job, identity: str) -> str:
-    """The content hash of a job; `identity` names version, scale, data and the code behind the job."""
+    """The content hash of a job; `identity` names the kind of key, scale, data and the code behind the job."""
     parts = _parts(job)
     if isinstance(job, Play):
         parts["exit"] = job.left_at
@@ -207,7 +207,7 @@ def _slow(job: Job) -> bool:
 
 @dataclass(frozen=True)
 class JobFolder:
-    """The results of one setting; `identity` names version, scale and data in the key of every job.
+    """The results of one setting; `identity` names the kind of key, scale and data in the key of every job.
 
     `codes` has the hash of the code behind each module that was asked for so far (`newcomer.paper.contents`), which is
     part of the key as well: it takes seconds to find, so worker processes are given it.
@@ -222,11 +222,11 @@ class JobFolder:
     def at(cls, folder: Path, setting: Setting) -> JobFolder:
         """The results in `folder` for the ratings that the setting names.
 
-        The hash of the ratings is part of every key, and so are the version of newcomer and the code behind the job:
+        The hash of the ratings is part of every key, and so are the kind of key and the code behind the job:
         results of other data, or of code that may have computed something else, are never taken for these.
         """
         ratings = hashlib.sha256(Path(setting.data, "ratings.dat").read_bytes()).hexdigest()
-        return cls(folder, setting, f"{__version__} {setting.scale} {ratings}")
+        return cls(folder, setting, f"{KEYS} {setting.scale} {ratings}")
 
     @property
     def scale(self) -> Scale:

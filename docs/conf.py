@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import newcomer
 
+# Kernels of notebooks have a folder of their own: no settings of the person who builds, and quiet logs.
+os.environ["IPYTHONDIR"] = tempfile.mkdtemp()
+profile = Path(os.environ["IPYTHONDIR"]) / "profile_default"
+profile.mkdir(parents=True, exist_ok=True)
+(profile / "ipython_kernel_config.py").write_text("get_config().IPKernelApp.log_level = 'ERROR'\n")
 sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 project = "newcomer"
@@ -30,12 +37,13 @@ myst_links_external_new_tab = False
 
 nb_execution_mode = "auto"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 600
 nb_merge_streams = True
 
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {name: name for name in ("ArrayLike", "Floats", "Ints", "Bools", "Ids")}
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 88
 add_module_names = False
@@ -43,6 +51,7 @@ add_module_names = False
 html_theme = "pydata_sphinx_theme"
 html_title = "newcomer"
 html_static_path = ["_static"]
+html_extra_path = ["llms.txt"]
 html_css_files = ["site.css"]
 html_extra_path = ["llms.txt"]  # at the root of the site
 html_show_sourcelink = False

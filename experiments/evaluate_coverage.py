@@ -1,6 +1,7 @@
 """Do the intervals of `nc.evaluate` have the truth in them? Worlds in which it is known, and real people kept apart.
 
-`python -m experiments.evaluate_coverage` writes two tables in experiments/results, which docs/how-to/evaluate.md shows.
+`python -m experiments.evaluate_coverage` writes two tables in experiments/results, which
+docs/paper/measured-evaluate.md shows.
 
 evaluate-coverage.csv: a row for each estimate, over 200 worlds: the bias, its standard error, and the share of 95%
 intervals that had the truth, `before` by the spread of people alone and `coverage` as they are told. A world has 12

@@ -44,4 +44,4 @@ def replaced(page: str, start: str, text: str) -> str:
     'before\\n\\n| b |\\n\\nafter'
     """
     first = page.index(start)
-    return page[:first] + text + page[page.index("\n\n", first) :]
+    return page[:first] + text + page[(page + "\n").index("\n\n", first) :]

@@ -1,4 +1,4 @@
-"""The numbers of docs/explanation/people.md, from the tables of the studies `people` and `persistence`."""
+"""The numbers of docs/paper/measured-people.md, from the tables of the studies `people` and `persistence`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m experiments.screens`: run the commands of docs/how-to/evaluate.md and write what they print below them.
+"""`python -m experiments.screens`: run the commands of pages that show screens, and write what they print below them.
 
 A screen is a block of commands, the first of which writes a file by a script of `examples/`, followed by a block of
 text. MovieLens-1M is read from the folder `ml-1m` in NEWCOMER_DATA. Minutes; `tests/docs/test_examples.py` compares
@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "how-to" / "evaluate.md"
+PAGES = (ROOT / "docs" / "how-to" / "evaluate.md", ROOT / "docs" / "paper" / "measured-evaluate.md")
 COLUMNS = 150
 SCREEN = re.compile(r"^```\n(python examples/[^`]*?)```\n```text\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 
@@ -49,6 +49,7 @@ def written(text: str, folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    with TemporaryDirectory() as place:
-        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), Path(place)), encoding="utf-8")
-    print(PAGE.relative_to(ROOT))
+    for page in PAGES:
+        with TemporaryDirectory() as place:
+            page.write_text(written(page.read_text(encoding="utf-8"), Path(place)), encoding="utf-8")
+        print(page.relative_to(ROOT))

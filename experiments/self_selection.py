@@ -1,10 +1,10 @@
 """People who log what they like: what the check says of such logs, and what is lost on random offers.
 
 `python -m experiments.self_selection` (NEWCOMER_DATA names the folder that holds young-people/ and bfi/) writes
-experiments/results/self-selection.csv; the table in docs/how-to/check.md is made of it. 70% of the people of a complete
-table of answers are logged, at most 1,000 of them: each logs a few questions, in random order, with log-odds that
-rise by `strength` with each sd of the person's own answers. "their mean" is a design without self-selection: log-odds
-rise by 2 with each sd of the question's mean, the same for everybody.
+experiments/results/self-selection.csv; the table in docs/paper/measured-check.md is made of it. 70% of the people of a
+complete table of answers are logged, at most 1,000 of them: each logs a few questions, in random order, with log-odds
+that rise by `strength` with each sd of the person's own answers. "their mean" is a design without self-selection:
+log-odds rise by 2 with each sd of the question's mean, the same for everybody.
 
 A model is fitted to these logs, and the other people, at most 300, are offered ten questions in each of ten rounds, at
 random. `mean` is what a choice by the population mean gets them, `gain` what PriorUCB gets more than that (paired, with

@@ -1,11 +1,12 @@
 """The loop: serve newcomers, keep what happened, fit the next model from the store, promote it, serve again.
 
-`python -m experiments.service_loop` writes experiments/results/service-loop.csv, and the table of docs/how-to/refit.md
-is made of it. The truth of a seed is a model of `ACTIONS` one-hot actions and two directions of preference. The first
-model is fitted to `FIRST` users ("few", "many") who were logged at random, `ROWS` rows each. A generation serves
-`USERS` newcomers for `ROWS` decisions each, by the service itself on an SQLite store, 90% treated, 5% control, 5%
-random; the next model is fitted to everything that the store has by then (`nc.read_logs("sqlite:///...")`), by EM: to
-the "store alone", or "from the first model", whose logs are not in the store (`fit(logs, start=first, add=True)`).
+`python -m experiments.service_loop` writes experiments/results/service-loop.csv, and the table of
+docs/paper/measured-loop.md is made of it. The truth of a seed is a model of `ACTIONS` one-hot actions and two
+directions of preference. The first model is fitted to `FIRST` users ("few", "many") who were logged at random, `ROWS`
+rows each. A generation serves `USERS` newcomers for `ROWS` decisions each, by the service itself on an SQLite store,
+90% treated, 5% control, 5% random; the next model is fitted to everything that the store has by then
+(`nc.read_logs("sqlite:///...")`), by EM: to the "store alone", or "from the first model", whose logs are not in the
+store (`fit(logs, start=first, add=True)`).
 
 Each model is judged by the same `JUDGES` other newcomers of the truth, whom PriorUCB serves for ten rounds from the
 whole catalogue: `regret` is summed over rounds and averaged over newcomers. Differences to the first model are paired

@@ -19,7 +19,7 @@ from experiments import (
     outlier_test,
     people_page,
     radius_sweep,
-    readme_people,
+    readme_numbers,
     self_selection,
     service_loop,
     study_page,
@@ -31,18 +31,18 @@ ROOT = Path(__file__).resolve().parents[1]
 def pages(root: Path = ROOT) -> dict[Path, str]:
     """The text of each page, by its place in the repository."""
     results, docs = root / "experiments" / "results", root / "docs"
-    guides, paper, explained = docs / "how-to", docs / "paper", docs / "explanation"
+    paper = docs / "paper"
     figures, measured = paper / "figures.md", paper / "results.md"
-    radius, people, prior = explained / "radius.md", explained / "people.md", explained / "prior.md"
-    scale, known, clicks = guides / "scale.md", guides / "attributes.md", guides / "clicks.md"
-    enough, helps, loop = guides / "check.md", guides / "evaluate.md", guides / "refit.md"
+    radius, people = docs / "explanation" / "radius.md", paper / "measured-people.md"
+    scale, known, clicks = paper / "measured-samples.md", paper / "measured-attributes.md", paper / "measured-clicks.md"
+    enough, helps, loop = paper / "measured-check.md", paper / "measured-evaluate.md", paper / "measured-loop.md"
     return {
         root / "experiments" / "README.md": contents_page.page(results),
         figures: figure_page.page(results, figures),
         measured: study_page.page(results, measured),
         radius: radius_sweep.with_table(radius.read_text(encoding="utf-8"), results),
         scale: large_worlds.with_table(scale.read_text(encoding="utf-8"), results),
-        people: people_page.with_numbers(people.read_text(encoding="utf-8"), results),
+        people: outlier_test.with_table(people_page.with_numbers(people.read_text(encoding="utf-8"), results), results),
         enough: self_selection.with_table(enough.read_text(encoding="utf-8"), results),
         helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
         known: attributes.with_table(known.read_text(encoding="utf-8"), results),
@@ -50,8 +50,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         clicks: link_choice.with_table(
             binary_outcome.with_tables(clicks.read_text(encoding="utf-8"), results), results
         ),
-        prior: outlier_test.with_table(prior.read_text(encoding="utf-8"), results),
-        root / "README.md": readme_people.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),
+        root / "README.md": readme_numbers.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),
     }
 
 
@@ -59,4 +58,6 @@ if __name__ == "__main__":
     for path, text in pages().items():
         path.write_text(text, encoding="utf-8")
         print(path.relative_to(ROOT))
-    readme_people.draw(ROOT / "experiments" / "results", ROOT / "docs" / "pictures" / "people.png")
+    results, pictures = ROOT / "experiments" / "results", ROOT / "docs" / "pictures"
+    readme_numbers.draw_people(results, pictures / "people.png")
+    readme_numbers.draw_promise(results, pictures / "promise.png")

@@ -7,7 +7,9 @@ section "Parameters" are a definition list.
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 ENTRY = re.compile(r"^(\*{0,2}[a-z_]\w*(?:, \*{0,2}[a-z_]\w*)*)(?: : (.*))?$")
@@ -34,10 +36,16 @@ def commands() -> str:
             for what, told in records
             if told
         ]
-        about = [command.help or "", command.epilog or ""]
-        parts += [f"### newcomer {name}", f"```text\n{words}\n```", *(text.strip() for text in about if text)]
+        parts += [f"### newcomer {name}", f"```text\n{words}\n```", (command.help or "").strip()]
+        parts += [f"```text\n{text}\n```" for text in examples(command.epilog or "")]
         parts.append("\n".join(["| option | |", "|---|---|", *rows]))
     return "\n\n".join(parts)
+
+
+def examples(epilog: str) -> list[str]:
+    """The commands that the end of a help text shows, without their heading."""
+    lines = [line.strip() for line in epilog.splitlines() if line.startswith("  ")]
+    return ["\n".join(lines)] if lines else []
 
 
 def cell(text: str) -> str:
@@ -97,6 +105,16 @@ def kind(schema: dict[str, Any]) -> str:
     return f"{name} of at least {low}" if low > -1e15 else name
 
 
+def named_outside(text: str, folder: Path, docs: Path) -> str:
+    """Links to pages of the repository that are no part of the site become their names: there is nothing to follow."""
+
+    def name(found: re.Match[str]) -> str:
+        target = Path(os.path.normpath(folder / found[2]))
+        return found[0] if target.is_relative_to(docs) else f"{found[1]} (`{target.relative_to(docs.parent)}`)"
+
+    return re.sub(r"\[([^]\[]+)\]\(((?:\.\./)+[^)\s#:]+\.md)(?:#[^)]*)?\)", name, text)
+
+
 def restructured(lines: list[str]) -> list[str]:
     """A docstring of this package as reStructuredText."""
     told: list[str] = []
@@ -112,7 +130,9 @@ def restructured(lines: list[str]) -> list[str]:
             listed = line.startswith(("Parameters", "Attributes"))
             told += ["", f"**{line}**", ""]
         elif listed and entry:
-            told += ["", f"``{entry[1].replace(', ', '``, ``')}``", f"    {escaped(entry[2] or '')}".rstrip()]
+            told += ["", f"``{entry[1].replace(', ', '``, ``')}``"] + [
+                f"    {escaped(text)}" for text in entry.groups()[1:] if text
+            ]
         else:
             listed = listed and (not line or line.startswith(" "))
             told.append(re.match(r" *", line)[0] + escaped(line.strip()))  # type: ignore[index]
@@ -144,7 +164,8 @@ def setup(app: Any) -> dict[str, bool]:
     makers = {"commands": commands, "http": http}
 
     def fill(app: Any, name: str, source: list[str]) -> None:
-        source[0] = MARK.sub(lambda found: makers[found[1]](), source[0])
+        folder = (Path(app.srcdir) / name).parent
+        source[0] = MARK.sub(lambda found: makers[found[1]](), named_outside(source[0], folder, Path(app.srcdir)))
 
     def convert(app: Any, what: str, name: str, thing: object, options: Any, lines: list[str]) -> None:
         lines[:] = restructured(lines)

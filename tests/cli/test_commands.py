@@ -92,6 +92,7 @@ def test_what_to_do_next_goes_to_stderr_and_runs(call: Command, logs: Path) -> N
     told = call("fit", logs).err
     commands = next_commands(told)
     assert len(commands) == 3
+    assert ("serve newcomers in Python" in told) and ("newcomer serve model.newcomer" in told)
     assert [call(*command.split()).code for command in commands] == [0, 0, 0]
 
 

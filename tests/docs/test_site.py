@@ -70,6 +70,12 @@ def test_commands_and_operations_are_written_from_the_package(generated: ModuleT
     assert generated.kind({"type": "array", "items": {"type": "number"}}) == "list of (number)"
 
 
+def test_pages_outside_the_site_are_named(generated: ModuleType) -> None:
+    text = "[a](../../experiments/README.md#b) [c](../how-to/check.md) [d](../../examples/whole_life.py)"
+    told = generated.named_outside(text, DOCS / "paper", DOCS)
+    assert told == "a (`experiments/README.md`) [c](../how-to/check.md) [d](../../examples/whole_life.py)"
+
+
 def test_docstrings_become_restructured_text(generated: ModuleType) -> None:
     lines = ["Learn `x` of |a| * b.", "", "Parameters", "----------", "logs : a path", "    or `y`.", "", ">>> 1", "1"]
     told = generated.restructured(lines)

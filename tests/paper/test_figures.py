@@ -533,13 +533,13 @@ def test_every_figure_has_a_verdict_and_the_pages_are_what_the_tables_say() -> N
     written = pages()
     places = ("docs/paper/figures.md", "docs/paper/results.md", "docs/explanation/radius.md", "README.md")
     places += (
-        "docs/how-to/check.md",
-        "docs/how-to/evaluate.md",
-        "docs/explanation/people.md",
-        "docs/explanation/prior.md",
-        "docs/how-to/scale.md",
+        "docs/paper/measured-check.md",
+        "docs/paper/measured-evaluate.md",
+        "docs/paper/measured-people.md",
+        "docs/paper/measured-samples.md",
     )
-    places += ("docs/how-to/attributes.md", "docs/how-to/clicks.md", "docs/how-to/refit.md")
+    places += ("docs/paper/measured-attributes.md", "docs/paper/measured-clicks.md", "docs/paper/measured-loop.md")
+    places += ("experiments/README.md",)
     assert set(written) == {root / place for place in places}
     for path, text in written.items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m experiments.write_pages"

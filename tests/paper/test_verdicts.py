@@ -123,7 +123,7 @@ def test_the_page_on_the_lower_bound_quotes_its_table() -> None:
 
 
 def test_the_page_on_local_ucb_quotes_its_table() -> None:
-    text = re.sub(r"\s+", " ", (ROOT / "docs" / "explanation" / "local-ucb.md").read_text(encoding="utf-8"))
+    text = re.sub(r"\s+", " ", (ROOT / "docs" / "paper" / "local-ucb.md").read_text(encoding="utf-8"))
     frame = pl.read_csv(RESULTS / "local-regret.csv", infer_schema_length=None)
 
     def regret(world: str, policy: str, users: int | None) -> str:

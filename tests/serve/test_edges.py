@@ -54,6 +54,15 @@ def test_an_erased_user_who_returns_is_a_newcomer_in_every_process(database):
         assert two.service.states.get("u") is None  # no process keeps what another has erased
 
 
+def test_a_belief_names_actions_where_the_model_knows_names():
+    names = tuple(f"film {one}" for one in ALL)
+    with running(MemoryStore(), model=model_of(action_names=names)) as one, nc.Client(one.url) as client:
+        client.decide("u")
+        found = client.user("u")
+        assert f"of action {found.best[0].action}, film {found.best[0].action}: " in found.words
+        assert client.arms().treated == 1.0
+
+
 def test_long_keys_of_batches_are_told_apart(serve):
     with Http(base_url=serve().url) as http:
         body = {"items": [{"user": "u", "candidates": [3]}, {"user": "v", "candidates": [3]}]}

@@ -111,9 +111,8 @@ def fit_command(
     called = options.log_options_in_words(logs, how, found.checks)
     fitted_with = shlex.join(engine_words)
     commands = _commands_after_fit(found, logs=called, engine=fitted_with, model=target, again=logs != "-")
-    output.print_suggestions(
-        commands, verdict_serving_code(found.decision, str(target), named=model.action_ids is not None)
-    )
+    code = verdict_serving_code(found.decision, str(target), named=model.action_ids is not None)
+    output.print_suggestions(commands, code, str(target))
 
 
 @contextmanager

@@ -128,8 +128,10 @@ def compile_and_print_notice(*rooms: str) -> None:
         warm_compile_cache(*rooms)
 
 
-def print_suggestions(commands: Sequence[tuple[str, str]], code: str = "") -> None:
-    """What to try next: (arguments of newcomer, what for), and lines of Python, on stderr, ready to be copied.
+def print_suggestions(commands: Sequence[tuple[str, str]], code: str = "", model: str = "") -> None:
+    """What to try next: (arguments of newcomer, what for), how to serve `model`, by lines of Python and over HTTP.
+
+    All is on stderr, ready to be copied.
 
     Suggestions go to stderr like advice, so that what is piped on is the result alone.
     """
@@ -139,6 +141,8 @@ def print_suggestions(commands: Sequence[tuple[str, str]], code: str = "") -> No
         lines += [
             Text("  serve newcomers in Python", "dim"),
             *(Text(f"    {line}", "bold") for line in code.splitlines()),
+            Text("  serve newcomers over HTTP (pip install 'newcomer[serve]')", "dim"),
+            Text(f"    {name} serve {shlex.quote(model)}", "bold"),
         ]
     aside_output_console().print(Text("\n").join([Text("\nNext"), *lines]), soft_wrap=True)
 

@@ -5,7 +5,7 @@ quasi-Newton method with a limited memory (`array_loops`), each step shortened u
 gradient promises, which also keeps the ascent where the value is finite. The maximum that is found is one among its
 neighbours only; where to begin is the business of `tilts` and `rounds`.
 
-Compiled loops of the pair relaxation's dual, the upper bound of LOCAL-UCB's values (docs/explanation/local-ucb.md,
+Compiled loops of the pair relaxation's dual, the upper bound of LOCAL-UCB's values (docs/paper/local-ucb.md,
 Theorem 4).
 
 In the coordinates of `upper_bounds` beta and r = b - V beta_1(U) meet five constraints, all diagonal:

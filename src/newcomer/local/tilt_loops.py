@@ -1,7 +1,7 @@
 """Compiled loops of LOCAL-UCB: what an action is worth in the subspace of one tilt, and how that changes with the tilt.
 
 A tilt is a (d + k, 2) array: rows Y (d, 2), orthogonal to U_hat, above rows X (k, 2). It stands for the subspace
-spanned by W = U_hat + Y X^T; rank two is enough (docs/explanation/local-ucb.md, Theorem 3). A product Y X^T that leads
+spanned by W = U_hat + Y X^T; rank two is enough (docs/paper/local-ucb.md, Theorem 3). A product Y X^T that leads
 further away from U_hat than the radius allows is scaled back to the edge, so every tilt is allowed and an ascent needs
 no constraint for it.
 

@@ -8,7 +8,7 @@ cone r^T M' r <= 0, where, with Delta^2 / 2 = tilt,
     M = (1 - tilt) I - U_hat U_hat^T,      M' = U_hat U_hat^T - tilt I = -tilt (1 - tilt) M^-1.
 
 So one basis F with F^T V F = I and F^T M F diagonal makes both cones and both ellipsoids diagonal, in the coordinates
-beta = F beta', r = F^-T r' (docs/explanation/local-ucb.md, Theorem 4). The bounds are Lagrange duals in these
+beta = F beta', r = F^-T r' (docs/paper/local-ucb.md, Theorem 4). The bounds are Lagrange duals in these
 coordinates:
 
 * the cone relaxation (beta in the ellipsoid of squared radius min(a2^2, a1^2 + gap_max) and in the cone): two
@@ -109,7 +109,7 @@ def cone_upper_bound(view: Pencil, actions: Floats, *, squared: float | None = N
 
     `squared` is the squared radius of the ellipsoid, the sharpened one by default; a2^2 gives the plain relaxation. The
     dual is minimised over one ratio of multipliers for each action; the other multiplier is eliminated
-    (docs/explanation/local-ucb.md).
+    (docs/paper/local-ucb.md).
     """
     phi, mean = view.coordinates(actions), view.mean
     level = (view.squared if squared is None else squared) - float(mean @ mean)

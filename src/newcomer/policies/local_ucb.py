@@ -3,11 +3,11 @@
 An action is worth the largest phi^T beta over all (beta, U) with beta in span(U), U within the Frobenius radius of the
 estimated basis, beta within a1 of the estimate inside U and within a2 of the estimate in all d dimensions (V-norms),
 and |beta| <= R. The paper leaves the computation open; `newcomer.local` solves it to a stated accuracy, and
-`certificate` proves how well (docs/explanation/local-ucb.md).
+`certificate` proves how well (docs/paper/local-ucb.md).
 
 Guarantee: with the theoretical widths and a valid radius, regret is O(min(d sqrt(T), k sqrt(T) (1 + sqrt(k d T / N))))
 up to logarithms (docs/paper/theory.md; the paper claims a second term k times smaller, and
-docs/explanation/local-ucb.md says what its "minimax optimal" rests on); with the practical widths and a plug-in R there
+docs/paper/local-ucb.md says what its "minimax optimal" rests on); with the practical widths and a plug-in R there
 is none. A round in which no (beta, U) meets all constraints plays LinUCB, and `flagged` says so: the radius, or the
 rank, is then too small for this user.
 """

@@ -69,14 +69,14 @@ def report(
     called: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Check the logs, fit them, measure what newcomers would gain, and write it all on one page of HTML.
+    """Check the logs, fit a model, measure what new users would gain, and write it all to one HTML page.
 
     Parameters
     ----------
-    logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
-    path : where the page goes; what is there is replaced.
-    seed, quick, run : as in `evaluate`. workers, progress : of the run, as keywords of before, which warn.
-    rank, estimator : of the fit that is shown and of those that are judged, as in `fit`.
+    logs : logs, or what `read_logs` takes without options: a path, a pattern, a frame.
+    path : where the page is written; an existing file is replaced.
+    seed, quick, run : as in `evaluate`. The keywords workers and progress do the same as `run`, and warn.
+    rank, estimator : of the fits, as in `fit`.
     called : how commands on the page name the logs, options included; by default their path.
     """
     run = Run.asked(run, who="report", workers=workers, progress=progress).for_reading("report")

@@ -40,7 +40,7 @@ class Shares:
     @property
     def treated(self) -> float:
         """The share of new users that the policy serves."""
-        return max(1.0 - self.random - self.control - self.incumbent, 0.0)
+        return max(round(1.0 - self.random - self.control - self.incumbent, 12), 0.0)
 
 
 def check_arm_shares(random: float, control: float, incumbent: float) -> None:

@@ -72,7 +72,9 @@ def user_belief_in_words(serving: Serving, who: User, best: list[Explanation]) -
     first = best[0]
     typical = serving.model.typical(np.array([first.expected]))[0]
     unsure = "" if first.sd is None else f", give or take {first.sd:.2g}"
-    return f"{told} Most is expected of action {json.dumps(first.action)}: {typical:.3g}{unsure}."
+    names = serving.model.action_names
+    named = "" if names is None else f", {names[first.index]}"
+    return f"{told} Most is expected of action {json.dumps(first.action)}{named}: {typical:.3g}{unsure}."
 
 
 async def erase_user(service: Service, user: str) -> bytes:

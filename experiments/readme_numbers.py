@@ -1,0 +1,84 @@
+"""The README's picture and numbers, from the tables of the studies `outlook` (promises) and `people` (alternatives)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from newcomer.charts.pictures import Axis, draw_lines
+from newcomer.paper.studies import people
+
+PROMISE = "<!-- promise: written by experiments.write_pages -->", "<!-- end of promise -->"
+PEOPLE = "<!-- people: written by experiments.write_pages -->", "<!-- end of people -->"
+ANSWERS, ALS = 60, "ALS fold-in, own answers"
+PANELS = {"young, 60 answers": "Young People Survey", "films": "MovieLens, 300 films"}
+SHOWN = {
+    people.MEAN: "PopulationMean",
+    people.ARMS: "EmpiricalArms",
+    ALS: "ALS fold-in",
+    people.OURS: "PriorUCB",
+    people.LIMIT: "limit",
+}
+INSTEAD = (
+    (people.MEAN, "the best for everybody", "never learns who the user is"),
+    (people.ARMS, "a mean per item, and the user's own", "learns nothing about items that the user has not met"),
+    (ALS, "ALS, folded in", "no uncertainty, so no exploration and no interval; one number, the rank, to tune"),
+    (people.OURS, "**newcomer** (`PriorUCB`)", "needs logs whose actions did not depend on hidden preferences"),
+    (people.LIMIT, "*limit: everything known of the others*", ""),
+)
+
+
+def draw_people(results: Path, path: Path) -> None:
+    """Reward lost by newcomers whose answers waver, at most six lines, named at their ends."""
+    own = pl.read_csv(results / "people.csv").filter(
+        pl.col("policy").is_in(list(SHOWN)), case=people.WAVERING, answers=ANSWERS
+    )
+    order = pl.DataFrame({"policy": list(SHOWN)}).join(own, on="policy", how="inner", maintain_order="left_right")
+    named = order.with_columns(pl.col("policy").replace_strict(SHOWN))
+    x, y = Axis("t", "question"), Axis("regret", "lost so far, beside the best on offer")
+    title = "Real people who were in no log, 40 questions each"
+    draw_lines(named, path, x=x, y=y, error="regret_se", title=title, labelled=True)
+
+
+def draw_promise(results: Path, path: Path) -> None:
+    """The gain that `fit` said with its interval, and the gain of users whom no log knew, by interactions."""
+    own = pl.read_csv(results / "outlook.csv").filter(pl.col("people").is_in(list(PANELS)))
+    own = own.with_columns(pl.col("people").replace_strict(PANELS))
+    said = own.select("people", "interactions", policy=pl.lit("promised"), gain="said", error=pl.col("width") / 2)
+    happened = own.select(
+        "people", "interactions", policy=pl.lit("happened"), gain="happened", error=1.96 * pl.col("happened_se")
+    )
+    x, y = Axis("interactions", "interactions with the new user"), Axis("gain", "gain, in points of the rating")
+    title = "Gain over the best for everybody: what newcomer promised, and what then happened"
+    draw_lines(pl.concat([said, happened]), path, x=x, y=y, facet="people", error="error", marked=True, title=title)
+
+
+def with_numbers(text: str, results: Path) -> str:
+    """The README with today's numbers between its marks."""
+    for (begin, end), told in ((PROMISE, promise), (PEOPLE, alternatives)):
+        if begin in text:
+            before, rest = text.split(begin, 1)
+            text = f"{before}{begin}\n{told(results)}\n{end}{rest.split(end, 1)[1]}"
+    return text
+
+
+def promise(results: Path) -> str:
+    """How many of the promised intervals had what happened."""
+    own = pl.read_csv(results / "outlook.csv").filter(pl.col("people").is_in(list(PANELS)))
+    splits, covered, trials = own["splits"].max(), own["covered"].sum(), own["splits"].sum()
+    return (
+        f"*Two sets of real people, split {splits} times: newcomer was fitted to most of them and"
+        f" promised a gain with a 95% interval (band); then it served the others. {covered} of {trials} intervals"
+        " contained what happened. `newcomer reproduce outlook` makes the numbers.*"
+    )
+
+
+def alternatives(results: Path) -> str:
+    """What newcomers lose by what teams run today, in the realistic case."""
+    end = people.last(pl.read_csv(results / "people.csv"))
+    rows = ["| you could run | but | regret |", "|---|---|---:|"]
+    for policy, name, lacks in INSTEAD:
+        line = end.filter(case=people.WAVERING, policy=policy, answers=ANSWERS)
+        rows.append(f"| {name} | {lacks} | {line['regret'].item():.1f} |" if len(line) else f"| {name} | {lacks} | ? |")
+    return "\n".join(rows)

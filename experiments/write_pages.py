@@ -20,6 +20,7 @@ from experiments import (
     people_page,
     radius_sweep,
     readme_numbers,
+    rivals_page,
     self_selection,
     service_loop,
     study_page,
@@ -33,6 +34,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     results, docs = root / "experiments" / "results", root / "docs"
     paper = docs / "paper"
     figures, measured = paper / "figures.md", paper / "results.md"
+    rivals = docs / "explanation" / "related-work.md"
     radius, people = docs / "explanation" / "radius.md", paper / "measured-people.md"
     scale, known, clicks = paper / "measured-samples.md", paper / "measured-attributes.md", paper / "measured-clicks.md"
     enough, helps, loop = paper / "measured-check.md", paper / "measured-evaluate.md", paper / "measured-loop.md"
@@ -43,6 +45,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         radius: radius_sweep.with_table(radius.read_text(encoding="utf-8"), results),
         scale: large_worlds.with_table(scale.read_text(encoding="utf-8"), results),
         people: outlier_test.with_table(people_page.with_numbers(people.read_text(encoding="utf-8"), results), results),
+        rivals: rivals_page.with_tables(rivals.read_text(encoding="utf-8"), results),
         enough: self_selection.with_table(enough.read_text(encoding="utf-8"), results),
         helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
         known: attributes.with_table(known.read_text(encoding="utf-8"), results),

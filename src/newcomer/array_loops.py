@@ -49,7 +49,7 @@ TURNED = 1e-10
 compiled = njit(cache=True, error_model="numpy", fastmath=False)
 fast = njit(cache=True, error_model="numpy", fastmath=FAST)
 # For parts of loops that are called for every user with many arrays, which would take as long to pass as to read.
-inlined = njit(cache=True, error_model="numpy", fastmath=FAST, inline="always")
+inlined = njit(error_model="numpy", fastmath=FAST, inline="always")
 
 
 def quiet_loop(loop: Loop) -> Loop:

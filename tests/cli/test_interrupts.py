@@ -131,9 +131,9 @@ def test_an_interrupt_after_the_model_is_saved_is_too_late(tmp_path: Path) -> No
     interrupts.write_logs(tmp_path / "logs.csv", users=60)
     program = (
         "import os, signal\nfrom newcomer.cli import fit, main\n"
-        "show = fit.show_model\n"
+        "show = fit.show_model_summary\n"
         "def interrupted(*given, **named):\n    os.kill(os.getpid(), signal.SIGINT)\n    show(*given, **named)\n"
-        "fit.show_model = interrupted\nmain.run_main(['fit', 'logs.csv', '--out', 'm.newcomer'])"
+        "fit.show_model_summary = interrupted\nmain.run_main(['fit', 'logs.csv', '--out', 'm.newcomer'])"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and "m.newcomer" in done.stdout, done.stderr

@@ -90,6 +90,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     renamed = pl.read_parquet(place / "raw.parquet").rename({"user": "uid", "reward": "stars"})
     renamed.write_csv(place / "logs" / "one.csv")
     contextual(place)
+    rng = np.random.default_rng(5)
+    ratings = {
+        "user": np.repeat(np.arange(200), 6),
+        "movie": rng.integers(1, 13, 1200),
+        "rating": rng.integers(1, 6, 1200),
+    }
+    pl.DataFrame(ratings).with_columns(timestamp=pl.int_range(978_300_000, 978_301_200)).write_csv(
+        place / "ratings.csv"
+    )
+    films = pl.DataFrame({"movie": range(1, 13), "name": [f"Film {i}" for i in range(1, 13)]})
+    films.write_csv(place / "movies.csv", separator="|")
     return place
 
 
@@ -209,7 +220,7 @@ def definitions(file: Path) -> set[str]:
     """Functions, classes and methods (`Class.method`) that a file defines, and the names it assigns at the top."""
     found = set()
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         if isinstance(node, ast.ClassDef):
             found |= {f"{node.name}.{part.name}" for part in node.body if isinstance(part, ast.FunctionDef)}

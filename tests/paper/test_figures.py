@@ -325,6 +325,10 @@ class Fitted:
     scale: Scale
     fitted: nc.Model
 
+    @property
+    def setting(self) -> Setting:
+        return Setting(self.scale.name, "", "")
+
     def model(self, job: Fit) -> nc.Model:
         return self.fitted
 

@@ -18,7 +18,9 @@ CONFIG = Config(random=0.3, control=0.3)
 
 def test_three_generations(tmp_path, monkeypatch):
     # Arms are drawn by a secret of the store: one that is always the same, so that chance raises no alarm now and then.
-    monkeypatch.setattr("newcomer.serve.tables.secrets", SimpleNamespace(token_hex=lambda count: "5a" * count))
+    monkeypatch.setattr(
+        "newcomer.serve.tables.secrets", SimpleNamespace(token_hex=lambda count: "5a" * count, randbits=lambda count: 1)
+    )
     truth, url = truth_of(1), f"sqlite:///{tmp_path}/s.store"
     first = nc.fit(logged_at_random(truth, 30, ROWS, 1), calibrate=False)
     models = [first]

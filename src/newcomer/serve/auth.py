@@ -87,7 +87,7 @@ def _check_local(headers: Mapping[str, str]) -> None:
 def _host_name(host: str) -> str:
     """The name in a Host header, without the port.
 
-    >>> host_name("[::1]:8321"), host_name("localhost:8321")
+    >>> _host_name("[::1]:8321"), _host_name("localhost:8321")
     ('::1', 'localhost')
     """
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
@@ -97,7 +97,7 @@ def _host_name(host: str) -> str:
 def is_loopback_for_auth(host: str) -> bool:
     """Whether an interface, or the name of one, is reached from this machine alone.
 
-    >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0"), is_loopback("localhost")
+    >>> is_loopback_for_auth("127.0.0.1"), is_loopback_for_auth("0.0.0.0"), is_loopback_for_auth("localhost")
     (True, False, True)
     """
     if host == "localhost":

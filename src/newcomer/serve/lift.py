@@ -78,7 +78,7 @@ def lift_parts(users: Sequence[Counted], shift: float) -> Floats:
 def lift_interactions(events: Sequence[Sequence[Any]]) -> Floats:
     """Rewards by interaction, from rows (id, slate, reward) of a user's decisions that are not void.
 
-    >>> interactions([("a-0", None, 4.0), ("3-0", "3-0", 1.0), ("4-0", "3-0", None), ("5-0", None, None)])
+    >>> lift_interactions([("a-0", None, 4.0), ("3-0", "3-0", 1.0), ("4-0", "3-0", None), ("5-0", None, None)])
     array([ 1., nan,  4.])
     """
     groups: dict[str, list[float]] = {}
@@ -315,7 +315,7 @@ def _ends(value: float, around: float) -> tuple[float | None, float | None]:
 def lift_in_words(one: ArmLift, treated: float) -> str:
     """A lift as a sentence.
 
-    >>> in_words(ArmLift("control", 500, 0.25, 0.1, 0.4), 9000)
+    >>> lift_in_words(ArmLift("control", 500, 0.25, 0.1, 0.4), 9000)
     'Treated users get 0.25 more per decision than control users (0.1 to 0.4 more; 9,000 and 500 users).'
     """
     counts = f"{int(treated):,} and {one.users:,} users"

@@ -63,7 +63,7 @@ CREATE TABLE lift_sums (version BIGINT NOT NULL, arm TEXT NOT NULL, users BIGINT
 def migration_statements(step: str) -> tuple[str, ...]:
     """The statements of a step.
 
-    >>> statements("CREATE TABLE a (x TEXT);\\nCREATE TABLE b (x TEXT)")
+    >>> migration_statements("CREATE TABLE a (x TEXT);\\nCREATE TABLE b (x TEXT)")
     ('CREATE TABLE a (x TEXT)', 'CREATE TABLE b (x TEXT)')
     """
     return tuple(one.strip() for one in step.split(";") if one.strip())

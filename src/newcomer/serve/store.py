@@ -63,7 +63,7 @@ def drive_store(work: Awaitable[Result]) -> Result:
     """Carry out a coroutine that never waits.
 
     >>> async def sum_of(*parts): return sum(parts)
-    >>> drive(sum_of(1, 2))
+    >>> drive_store(sum_of(1, 2))
     3
     """
     steps = work.__await__()

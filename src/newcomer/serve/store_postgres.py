@@ -36,7 +36,7 @@ TABLES = ("users", "events", "reward_parts", "requests", "snapshots", "lift_user
 def _in_postgres(sql: str) -> str:
     """A statement in PostgreSQL's words.
 
-    >>> in_postgres("SELECT /*NOW*/, id FROM users u WHERE id = $1 /*LOCK*/")
+    >>> _in_postgres("SELECT /*NOW*/, id FROM users u WHERE id = $1 /*LOCK*/")
     'SELECT extract(epoch FROM clock_timestamp())::float8, id FROM users u WHERE id = $1 FOR UPDATE OF u'
     """
     now = "extract(epoch FROM clock_timestamp())::float8"

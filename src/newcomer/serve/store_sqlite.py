@@ -51,7 +51,7 @@ FATAL += (apsw.NotADBError, apsw.CantOpenError, apsw.LockedError, apsw.ProtocolE
 def _in_sqlite(sql: str) -> tuple[str, bool]:
     """A statement in SQLite's words, and whether the time is to be its last value.
 
-    >>> in_sqlite("SELECT /*NOW*/, id FROM users u WHERE id = $1 /*LOCK*/")
+    >>> _in_sqlite("SELECT /*NOW*/, id FROM users u WHERE id = $1 /*LOCK*/")
     ('SELECT ?2, id FROM users u WHERE id = ?1 ', True)
     """
     count = max((int(number) for number in re.findall(r"\$(\d+)", sql)), default=0)

@@ -51,6 +51,7 @@ add_module_names = False
 html_theme = "pydata_sphinx_theme"
 html_title = "newcomer"
 html_static_path = ["_static"]
+html_extra_path = ["llms.txt"]
 html_css_files = ["site.css"]
 html_extra_path = ["llms.txt"]  # at the root of the site
 html_show_sourcelink = False

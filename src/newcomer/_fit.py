@@ -96,35 +96,34 @@ def fit(
     progress: Callable[[int, int], None] | None = None,
     listen: Callable[[Progress], None] | None = None,
 ) -> Model:
-    """Learn what users have in common.
+    """Learn what users have in common: the distribution of users, or the paper's subspace.
 
     Parameters
     ----------
-    logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame. Reading them first shows what was
-        decided on the way (`logs.advice`), and has settings.
-    rank : dimension of the shared subspace, or "auto": as held-out users call for (em), or leading eigenvalues above a
-        null of sign flips (sold).
+    logs : logs, or what `read_logs` takes without options: a path, a pattern, a frame. Read them first to see what was
+        decided on the way (`logs.advice`).
+    rank : dimension of the shared subspace. "auto": chosen by held-out users (em), or by the leading eigenvalues above
+        a null of sign flips (sold).
     estimator : "em" (the distribution of users, `newcomer.em.fit`), "sold" (the paper's, with a ridge)
-        or "sold-pinv" (its pseudo-inverse version, which warns where half a history has about d rows: there it fails).
-    outcome : "gaussian", or "binary": rewards of 0 and 1 through a logistic link (`newcomer.em.binary`). "auto": where
-        rewards are 0 and 1 both are fitted, and the Gaussian stays unless held-out users clearly call for the other.
+        or "sold-pinv" (with a pseudo-inverse, which warns where half a history has about d rows: there it fails).
+    outcome : "gaussian", or "binary": rewards of 0 and 1 through a logistic link (`newcomer.em.binary`). "auto": if
+        rewards are 0 and 1 both are fitted, and the Gaussian is kept unless held-out users clearly prefer the other.
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
     literal : SOLD exactly as the paper has it. By default the moment is symmetrised last, lengths are kept apart, and
         one-hot features are corrected pair by pair: without bias for odd, ragged and rating-like histories too.
     uncovered : what to do about directions that no logged action reaches: leave them out, or raise.
     null : keep the null spectrum as evidence (needed for rank "auto" of sold).
-    persistence : the share of the residual of a reward, beyond population mean and shared directions, that comes again
-        when the same user meets the same action again. None: estimated from users who did, where the logs have enough
-        of them, and else from each newcomer's own repeats.
-    calibrate : measure how sure the basis is by fitting parts of the users apart: the radius of kind "calibrated".
-    check : make every check that needs no fit as well, in one more pass, and keep what it finds in `evidence.checks`.
+    persistence : repeatability, the share of the residual variance that comes again when the same user meets the same
+        action again. None: estimated from repeats in the logs if there are enough, else from each new user's own.
+    calibrate : estimate the error of the basis by fitting parts of the users apart: the radius of kind "calibrated".
+    check : also run every check that needs no fit, in one more pass, and keep the findings in `evidence.checks`.
     start : what an earlier fit left. For em a model: the ascent starts there, with its rank and its shrinkage, and the
         logs are the old ones and the new. With `add` they are the new ones alone, and the answer is approximate, which
         `model.parameters` says. For sold a file of moments (or what `newcomer._warm_start.SavedMoments.load` reads of
         it): the logs are the new ones, and the answer is that of all.
-    run : how it is run (`nc.Run`): workers, a checkpoint to resume from, where moments are kept, who is told of
-        progress. moments, workers, journal (now checkpoint), resume, progress, listen : the same, as keywords of
-        before, which warn.
+    run : how it is run (`nc.Run`): workers, a checkpoint to resume from, where moments are kept, callbacks for
+        progress. The keywords moments, workers, journal (now checkpoint), resume, progress and listen do the same,
+        and warn.
 
     >>> from newcomer.worlds import Synthetic
     >>> model = fit(Synthetic.learnable(dim=20, seed=1).logs(2000, 10, seed=1))

@@ -1,6 +1,6 @@
 """Run: how a fit, a check, an evaluation or a report is carried out, apart from what it computes.
 
-Workers, checkpoints and who is told of progress change no number. They stand together in one record, so that the
+Workers, checkpoints and callbacks for progress change no number. They stand together in one record, so that the
 arguments of `fit` are the mathematics alone: `fit(logs, rank=2, run=nc.Run(workers=2, checkpoint="fit.partial"))`.
 
 Checkpoint of a fit: what its passes over the logs gave, kept on disk until the fit is done.
@@ -44,16 +44,16 @@ class Run:
 
     Parameters
     ----------
-    workers : processes that pass over the logs, a core each; None or 1: this one alone. Logs that are already on an
-        engine (`Logs.on`, `read_logs(engine=)`) are passed over by it. The numbers do not depend on it but for
-        rounding, and not even so on the number of workers beyond one.
-    checkpoint : a folder in which the results of passes of a fit are kept until it is done; a fit that was interrupted
-        leaves it.
-    resume : passes that the checkpoint holds are not made again: the answer is the same. Other logs are refused.
-    moments : where a fit keeps SOLD's moments, for a later `start`. Of few users they tell about single ones.
-    progress : called again and again with (done, total): rows of each pass of a fit, units of work of an evaluation.
-    listen : called after each pass of em with how many there were, at which stage, and the log-likelihood a row; and
-        whether it was one over a sample of the users, who choose where there are many.
+    workers : processes that read the logs, a core each; None or 1: this process alone. Logs that are already on an
+        engine (`Logs.on`, `read_logs(engine=)`) stay on it. Two workers or ten give the same numbers; one process the
+        same up to rounding.
+    checkpoint : a folder that keeps the results of the passes of a fit until it is done. An interrupted fit leaves it.
+    resume : take the passes that the checkpoint holds, and make only the others; the answer is the same. Other logs
+        are refused.
+    moments : a file for SOLD's moments, for a later `start`. Of few users they reveal single ones.
+    progress : called with (done, total): rows of each pass of a fit, units of work of an evaluation.
+    listen : called after each pass of EM with the number of passes, the stage, the log-likelihood per row, and whether
+        the pass was over a sample of the users.
 
     >>> Run(workers=2).workers
     2

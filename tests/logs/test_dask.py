@@ -27,10 +27,12 @@ from newcomer.logs import workers as engines
 from newcomer.logs.reduce import reduce
 from newcomer.logs.workers import WorkerPool
 from newcomer.population import AttributePrior, Population
+from newcomer.serve.store_sqlite import SqliteStore
 from newcomer.sold.moments import merge_moments, moments_of
 from tests.helpers import same_moments, write_parquet
 from tests.logs.candidate_logs import expected, kept, table
 from tests.optional import optional
+from tests.serve.running import observations, running
 
 optional("distributed", name="dask")
 
@@ -292,6 +294,15 @@ def test_attributes_of_users_reach_every_worker(engine, tmp_path: Path) -> None:
     first, second = (reduce(logs, look, operator.add).each[0] for logs in (alone, several))
     assert gap(second.precision, first.precision) < 1e-10 and gap(second.score, first.score) < 1e-10
     assert first.users.sum() == len(users)
+
+
+def test_a_store_of_a_service_is_read_by_every_worker(engine, tmp_path: Path) -> None:
+    with running(SqliteStore(tmp_path / "store")) as service, nc.Client(service.url) as client:
+        client.observe_batch(observations(100, 8))
+    alone, together = (nc.read_logs(f"sqlite:///{tmp_path}/store", engine=one) for one in (None, engine))
+    assert alone == together and alone.action_ids == together.action_ids
+    fits = [nc.fit(logs, rank=1, calibrate=False) for logs in (alone, together)]
+    assert gap(fits[1].mean, fits[0].mean) < 1e-6 and gap(fits[1].covariance, fits[0].covariance) < 1e-6
 
 
 def test_features_in_columns_are_the_same_on_every_worker(engine, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def dossier() -> ReportContents:
+def contents() -> ReportContents:
     return collect_contents(logs_of("tastes"), called="films.csv", quick=True)
 
 
@@ -93,28 +93,28 @@ def test_pages_stand_alone(folder: Path, kind: str) -> None:
     assert text.index(found.sentences[0].split("'")[0]) < text.index("<section")
 
 
-def test_what_the_logs_call_things_is_text(dossier: ReportContents) -> None:
-    text = report_page(replace(dossier, called="<i>films.csv</i> && rm"))
+def test_what_the_logs_call_things_is_text(contents: ReportContents) -> None:
+    text = report_page(replace(contents, called="<i>films.csv</i> && rm"))
     parsed(text)
     for name in NAMES[:2]:
         assert name not in text
     assert "<b>treated" not in text and "<i>films" not in text and "&lt;b&gt;treated" in text
 
 
-def test_a_page_of_everything_has_every_section(dossier: ReportContents) -> None:
-    text = report_page(dossier)
+def test_a_page_of_everything_has_every_section(contents: ReportContents) -> None:
+    text = report_page(contents)
     for part in ("everybody", "checks", "people", "policies", "model", "directions", "parts", "radii", "data", "next"):
         assert f'<section id="{part}"' in text and f'href="#{part}"' in text
     assert "By propensities" in text and "doubly robust" in text
     assert "newcomer fit films.csv --out model.newcomer" in text
 
 
-def test_two_thousand_actions_with_long_names_stay_below_two_megabytes(dossier: ReportContents) -> None:
-    assert dossier.model is not None
+def test_two_thousand_actions_with_long_names_stay_below_two_megabytes(contents: ReportContents) -> None:
+    assert contents.model is not None
     ids = tuple(f"{i} " + "x" * 300 for i in range(2000))
     rng = np.random.default_rng(0)
     wide = replace(
-        dossier.model,
+        contents.model,
         basis=np.linalg.qr(rng.normal(size=(2000, 6)))[0],
         factor=rng.normal(size=(2000, 6)),
         mean=np.zeros(2000),
@@ -124,7 +124,7 @@ def test_two_thousand_actions_with_long_names_stay_below_two_megabytes(dossier: 
         offsets=np.zeros(2000),
         uncertainty=np.zeros(2000),
     )
-    assert len(report_page(replace(dossier, model=wide)).encode()) < 300_000
+    assert len(report_page(replace(contents, model=wide)).encode()) < 300_000
 
 
 # What the page does with a decision; how one is made: tests/gain/test_verdict.py.
@@ -145,17 +145,17 @@ def findings(verdict: str) -> Findings:
     return Findings((one, Finding("coverage", "fine", "Covered.", "Nothing to do.")), users=500, rows=5000)
 
 
-def gaining(dossier: ReportContents, gain: float) -> ReportContents:
-    """The same dossier, had held-out people gained this much."""
-    assert dossier.model is not None and dossier.model.evidence.population is not None
-    facts = dossier.model.evidence.population
+def gaining(contents: ReportContents, gain: float) -> ReportContents:
+    """The same contents, had held-out people gained this much."""
+    assert contents.model is not None and contents.model.evidence.population is not None
+    facts = contents.model.evidence.population
     assert facts.outlook is not None
     steps = [replace(one, gain=gain, low=gain - 0.1, high=gain + 0.1, error=0.05) for one in facts.outlook.steps]
     assert facts.outlook.everybody is not None
     alike = replace(facts.outlook.everybody, gain=Interval.around(0.5, 0.05, 400))
     outlook = replace(facts.outlook, steps=tuple(steps), everybody=alike)
-    kept = replace(dossier.model.evidence, population=replace(facts, heldout_gain=outlook))
-    return replace(dossier, model=replace(dossier.model, evidence=kept))
+    kept = replace(contents.model.evidence, population=replace(facts, heldout_gain=outlook))
+    return replace(contents, model=replace(contents.model, evidence=kept))
 
 
 ANSWERS = {
@@ -169,8 +169,8 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize(("verdict", "gain"), ANSWERS)
-def test_the_badge_and_the_sentences(dossier: ReportContents, verdict: str, gain: float) -> None:
-    found = gaining(replace(dossier, findings=findings(verdict)), gain)
+def test_the_badge_and_the_sentences(contents: ReportContents, verdict: str, gain: float) -> None:
+    found = gaining(replace(contents, findings=findings(verdict)), gain)
     decision = found.decision
     answer, badge, first = ANSWERS[verdict, gain]
     assert decision.answer == answer and decision.sentences[0].startswith(first), decision
@@ -185,26 +185,26 @@ def test_the_badge_and_the_sentences(dossier: ReportContents, verdict: str, gain
         assert any("PopulationMean" in command for command, _ in page_commands(found, decision))
 
 
-def test_the_best_actions_are_named_first(dossier: ReportContents) -> None:
-    text = report_page(dossier)
+def test_the_best_actions_are_named_first(contents: ReportContents) -> None:
+    text = report_page(contents)
     section = text[text.index('<section id="everybody"') : text.index('<section id="checks"')]
-    assert dossier.everybody is not None and dossier.everybody.best
-    for one in dossier.everybody.best:
+    assert contents.everybody is not None and contents.everybody.best
+    for one in contents.everybody.best:
         assert f"{one.mean:.4g}" in section and f"{one.low:.4g} to {one.high:.4g}" in section
     assert "pays" in section and "logged (by propensities, doubly robust)" in section
 
 
-def test_without_a_model_or_checks_it_says_so(dossier: ReportContents) -> None:
+def test_without_a_model_or_checks_it_says_so(contents: ReportContents) -> None:
     trouble = {"fit": Trouble("all features are zero", "log features"), "check": Trouble("nobody", "")}
-    bare = replace(dossier, model=None, findings=None, evaluation=None, trouble=trouble)
+    bare = replace(contents, model=None, findings=None, evaluation=None, trouble=trouble)
     decision = bare.decision
     assert decision.answer == "no" and decision.sentences[0].endswith("from these logs: all features are zero.")
     assert decision.sentences[3] == "Log features." and "All features are zero: log features." in report_page(bare)
-    unchecked = replace(dossier, findings=None)
+    unchecked = replace(contents, findings=None)
     assert unchecked.decision.answer == "not yet" and "It was not tried." in report_page(unchecked)
 
 
-def test_every_record_of_an_evaluation_is_shown(dossier: ReportContents) -> None:
+def test_every_record_of_an_evaluation_is_shown(contents: ReportContents) -> None:
     some = Interval.around(0.1, 0.02, 100)
     nothing = Interval.of(np.array([np.nan]))
     full = replace(
@@ -214,7 +214,7 @@ def test_every_record_of_an_evaluation_is_shown(dossier: ReportContents) -> None
         off_policy=(OffPolicyRow("PriorUCB", 5, 100, some, some, some, some, 80.0, 3.0),),
         learning=(LearningStep(100, 5, some, some), LearningStep(200, 5, some, some)),
     )
-    text = report_page(replace(dossier, evaluation=full))
+    text = report_page(replace(contents, evaluation=full))
     parsed(text)
     assert "not users" in text and 'id="learning"' in text and "&lt;Uniform&gt;" in text and "nan" not in text.lower()
 
@@ -394,14 +394,14 @@ def test_charts_take_whatever_numbers_there_are() -> None:
         assert "nan" not in one and "inf" not in one
 
 
-def test_pictures_of_findings_are_drawn(dossier: ReportContents) -> None:
+def test_pictures_of_findings_are_drawn(contents: ReportContents) -> None:
     band = Picture("T", "x", "y", (1.0, 2.0), (3.0, 4.0), (2.0, 2.0), (5.0, 5.0), band="chance")
     bars = Picture("T", "x", "y", (1.0, 2.0), (3.0, 4.0), labels=("<a>", "b"), kind="bars")
     long = Picture("T", "x", "y", tuple(map(float, range(5000))), tuple(map(float, range(5000))))
     several = [
         replace(findings("doubtful")["drift"], name=f"n{i}", picture=p) for i, p in enumerate((band, bars, long))
     ]
-    text = report_page(replace(dossier, findings=Findings(tuple(several), users=5, rows=5)))
+    text = report_page(replace(contents, findings=Findings(tuple(several), users=5, rows=5)))
     parsed(text)
     assert "<a>" not in text and len(text) < 400_000
 
@@ -416,38 +416,38 @@ def test_a_report_is_shown_in_short(folder: Path) -> None:
     assert len(repr(page("few", folder))) < 700
 
 
-def test_the_page_tells_no_more_than_the_logs_show(dossier: ReportContents) -> None:
+def test_the_page_tells_no_more_than_the_logs_show(contents: ReportContents) -> None:
     """Nothing detectable is not "everybody is best served the same"; percents add up to 100."""
-    assert dossier.model is not None and dossier.model.evidence.population is not None
-    facts = replace(dossier.model.evidence.population, directions=0)
-    alike = replace(dossier.model, evidence=replace(dossier.model.evidence, population=facts))
-    text = report_page(replace(dossier, model=alike))
+    assert contents.model is not None and contents.model.evidence.population is not None
+    facts = replace(contents.model.evidence.population, directions=0)
+    alike = replace(contents.model, evidence=replace(contents.model.evidence, population=facts))
+    text = report_page(replace(contents, model=alike))
     assert "best served the same" not in text and "No differences in preferences are detectable" in text
     assert sum(evidence_percents((("a", 0.335), ("b", 0.335), ("c", 0.33)))) == 100
 
 
-def test_directions_are_told_on_the_scale_that_is_learned(dossier: ReportContents) -> None:
-    assert dossier.model is not None and dossier.model.evidence.logs is not None
-    assert "change of the expected reward" in report_page(dossier)
-    logs = replace(dossier.model.evidence.logs, reward_transform="log1p")
-    counts = replace(dossier.model, reward_transform="log1p", evidence=replace(dossier.model.evidence, logs=logs))
-    text = report_page(replace(dossier, model=counts))
+def test_directions_are_told_on_the_scale_that_is_learned(contents: ReportContents) -> None:
+    assert contents.model is not None and contents.model.evidence.logs is not None
+    assert "change of the expected reward" in report_page(contents)
+    logs = replace(contents.model.evidence.logs, reward_transform="log1p")
+    counts = replace(contents.model, reward_transform="log1p", evidence=replace(contents.model.evidence, logs=logs))
+    text = report_page(replace(contents, model=counts))
     assert "change of the expected log(1 + reward)" in text and "change of the expected reward" not in text
     assert "+0.69 doubles 1 + reward" in text and "Of the variance of log(1 + reward)" in text
 
 
-def test_steps_of_a_few_long_histories_stand_in_the_table_alone(dossier: ReportContents) -> None:
-    found = dossier.evaluation
-    assert found is not None and "in the tables alone" not in report_page(dossier)
+def test_steps_of_a_few_long_histories_stand_in_the_table_alone(contents: ReportContents) -> None:
+    found = contents.evaluation
+    assert found is not None and "in the tables alone" not in report_page(contents)
     last = max(one.interactions for one in found.curves)
     rare = [replace(one, people=1) if one.interactions == last else one for one in found.curves]
-    assert "in the tables alone" in report_page(replace(dossier, evaluation=replace(found, curves=tuple(rare))))
+    assert "in the tables alone" in report_page(replace(contents, evaluation=replace(found, curves=tuple(rare))))
 
 
-def test_commands_of_the_page_join_spellings_and_serve(dossier: ReportContents) -> None:
-    assert dossier.findings is not None
-    spelled = replace(dossier.findings, findings=(*dossier.findings, *describe_spellings(["Tea", "tea "])))
-    told = page_commands(replace(dossier, findings=spelled), replace(dossier.decision, answer="yes"))
+def test_commands_of_the_page_join_spellings_and_serve(contents: ReportContents) -> None:
+    assert contents.findings is not None
+    spelled = replace(contents.findings, findings=(*contents.findings, *describe_spellings(["Tea", "tea "])))
+    told = page_commands(replace(contents, findings=spelled), replace(contents.decision, answer="yes"))
     assert all("--tidy-ids" in one for one, _ in told if one.startswith(("newcomer fit", "newcomer report")))
     (code,) = [(one, why) for one, why in told if "PriorUCB" in one]
     assert "policy.update(" in code[0] and "starts from the population mean" in code[1]

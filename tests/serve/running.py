@@ -33,6 +33,18 @@ def model_of(actions=12, rank=2, seed=0, *, ids=None, **named):
     return Model(basis, np.ones(actions), mean, 2.0 * basis, 0.5, **named)
 
 
+def observations(users, each, seed=0):
+    """What users who differ along one direction think of the actions of `model_of`, as a batch of observations."""
+    rng = np.random.default_rng(seed)
+    reward = 3 + np.outer(rng.standard_normal(users), rng.standard_normal(12)) + rng.standard_normal((users, 12))
+    shown = np.argsort(rng.random((users, 12)), axis=1)[:, :each]
+    return [
+        {"user": f"u{user}", "action": one + 1, "reward": float(reward[user, one])}
+        for user in range(users)
+        for one in shown[user].tolist()
+    ]
+
+
 def feature_model(dim=3, seed=0):
     """A model of features, without a catalogue."""
     rng = np.random.default_rng(seed)

@@ -21,7 +21,7 @@ from newcomer.serve.migrations import STEPS
 from newcomer.serve.service import Config
 from newcomer.serve.store_sqlite import SqliteStore
 from newcomer.serve.stores import store_of
-from tests.serve.running import feature_model, model_of, running
+from tests.serve.running import feature_model, model_of, observations, running
 
 CONFIG = Config(random=0.5, control=0.2)
 
@@ -233,3 +233,42 @@ def test_commands_read_a_store_in_a_folder_that_cannot_be_written(tmp_path, caps
         folder.chmod(stat.S_IRWXU)
     told = json.loads(capsys.readouterr().out)
     assert told["logs"] == url and "arms" in [one["name"] for one in told["findings"]]
+
+
+@pytest.fixture
+def learned(url):
+    """The address of a store with the observations of 80 users who differ along one direction."""
+    with running(store_of(url), CONFIG, model_of()) as service, nc.Client(service.url) as client:
+        assert {one["status"] for one in client.observe_batch(observations(80, 6))} == {"recorded"}
+    return url
+
+
+def test_a_store_is_fitted_by_command(learned, tmp_path, capsys):
+    out = tmp_path / "next.newcomer"
+    assert execute_command(["fit", learned, "--rank", "1", "--out", str(out), "--json"]) == 0
+    told, found = json.loads(capsys.readouterr().out), nc.load(out)
+    assert (told["rank"], told["dim"]) == (1, 12) and found.action_ids == tuple(range(1, 13))
+    whole = nc.fit(nc.read_logs(learned), rank=1)
+    assert found.id == whole.id
+    with running(store_of(learned), CONFIG, model_of()) as service, nc.Client(service.url) as client:
+        client.promote(client.stage(out.read_bytes()).id)
+        assert client.decide("somebody").model == found.id
+
+
+def test_an_interrupted_fit_of_a_store_goes_on_unless_the_store_has(learned, tmp_path):
+    journal, asked = tmp_path / "journal", {"rank": 1, "calibrate": False}
+    whole = nc.fit(nc.read_logs(learned), **asked)
+
+    def stop(told):
+        if told.passes == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        nc.fit(nc.read_logs(learned), **asked, run=nc.Run(checkpoint=journal, listen=stop))
+    assert nc.fit(nc.read_logs(learned), **asked, run=nc.Run(checkpoint=journal, resume=True)).id == whole.id
+    with pytest.raises(KeyboardInterrupt):
+        nc.fit(nc.read_logs(learned), **asked, run=nc.Run(checkpoint=journal, listen=stop))
+    with running(store_of(learned), CONFIG, model_of()) as service, nc.Client(service.url) as client:
+        client.observe("u0", 4.0, action=1)
+    with pytest.raises(LogsError, match="cannot be resumed: the logs have changed since"):
+        nc.fit(nc.read_logs(learned), **asked, run=nc.Run(checkpoint=journal, resume=True))

@@ -34,17 +34,16 @@ def check(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Findings:
-    """Tell from logs whether what is learned from them may be trusted.
+    """Test whether logs may be learned from: findings, each with a verdict, an effect and advice.
 
     Parameters
     ----------
-    logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
-    level : probability with which clean logs may be called anything but fine, by all tests together.
-    fit : fit a model as well, to say whether there are enough users; without it one pass over the logs is all, or a few
-        where users are many and a sample of them shows no preferences.
-    seed : of the permutations; the answer depends on it and on the logs, in whatever order they come.
-    run : workers that pass over the logs when the model is fitted, and who is told of progress (`nc.Run`). workers,
-        progress : the same, as keywords of before, which warn.
+    logs : logs, or what `read_logs` takes without options: a path, a pattern, a frame.
+    level : probability with which all tests together may call clean logs anything but fine.
+    fit : also fit a model, to say whether there are enough users and what to do. False: one pass over the logs, or a
+        few where users are many and a sample of them shows no preferences.
+    seed : of the permutations. The answer depends on it and on the logs, not on the order of rows or files.
+    run : workers and a callback for progress (`nc.Run`). The keywords workers and progress do the same, and warn.
 
     >>> from newcomer.worlds import Synthetic
     >>> found = check(Synthetic.learnable(dim=8, seed=1).logs(1000, 10, seed=1), fit=False)

@@ -39,7 +39,7 @@ def check_command(
         str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
     ] = None,
     workers: options.Workers = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(check_schema)] = False,
 ) -> None:
     """Tell whether LOGS may be learned from: findings, each with what to do. Exit code 5 where they are broken."""

@@ -73,7 +73,7 @@ def demo_command(
         bool, typer.Option("--keep-running", help="With --serve: newcomers keep coming, until Ctrl-C.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier demo.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(demo_schema)] = False,
 ) -> None:
     """Find in logs what people share, and use it on people who are new."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.table import Table
 from rich.text import Text
 
@@ -32,12 +31,10 @@ def evaluate_command(
     how: options.LogReading,
     rank: options.Rank = "auto",
     estimator: options.Estimator = "em",
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="No fits to fewer users, no simulation.")] = False,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Processes, a core each; default: all cores.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    seed: options.Seed = 0,
+    quick: options.Quick = False,
+    workers: options.AllCores = None,
+    json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(evaluate_schema)] = False,
 ) -> None:
     """Tell from LOGS whether newcomers would be served better, and how sure that is.

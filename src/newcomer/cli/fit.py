@@ -56,7 +56,7 @@ def fit_command(
     workers: options.Workers = None,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(fit_schema)] = False,
 ) -> None:
     """Find what the users of LOGS share, and save it as a model.

@@ -21,7 +21,7 @@ def inspect_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `newcomer fit` or `model.save` wrote.")],
     bounds: Annotated[bool, typer.Option("--bounds", help="The paper's bounds on the error, too.")] = False,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(inspect_schema)] = False,
 ) -> None:
     """Show what MODEL knows and how sure it is."""

@@ -232,6 +232,12 @@ RewardTransform = Annotated[
     str | None, typer.Option(metavar="log1p", help="Learn log(1 + reward): counts, money, seconds.")
 ]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes, a core each.")]
+AllCores = Annotated[
+    int | None, typer.Option("--workers", metavar="N", help="Processes, a core each; default: all cores.")
+]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")]
+Quick = Annotated[bool, typer.Option("--quick", help="No fits to fewer users, no simulation.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
 DATES = ("day-first", "month-first")

@@ -43,13 +43,11 @@ def report_command(
     rank: options.Rank = "auto",
     estimator: options.Estimator = "em",
     out: Annotated[Path, typer.Option(metavar="PAGE", help="Where the page goes.")] = Path("report.html"),
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="No fits to fewer users, no simulation.")] = False,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Processes, a core each; default: all cores.")
-    ] = None,
+    seed: options.Seed = 0,
+    quick: options.Quick = False,
+    workers: options.AllCores = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite PAGE.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(report_schema)] = False,
 ) -> None:
     """Check LOGS, fit them, measure what newcomers would gain, and write it all on one page.

@@ -44,7 +44,7 @@ def reproduce_command(
         int, typer.Option(metavar="N", min=0, help="Studies: the first N splits or worlds; 0 takes all.")
     ] = 0,
     show_list: Annotated[bool, typer.Option("--list", help="Show the figures' ids and claims, and leave.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(reproduce_schema)] = False,
 ) -> None:
     """Make the paper's figures: every claim beside what comes out."""

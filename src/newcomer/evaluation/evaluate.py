@@ -89,18 +89,18 @@ def evaluate(
     progress: Progress | None = None,
     findings: Findings | None = None,
 ) -> Evaluation:
-    """Tell from logs whether the method will help newcomers, and how sure that is.
+    """Measure on held-out users whether personalisation would help new users, with intervals.
 
     Parameters
     ----------
-    logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
-    seed : what is drawn; the numbers depend on it and on the logs alone. Who is held out the logs decide, as in `fit`.
+    logs : logs, or what `read_logs` takes without options: a path, a pattern, a frame.
+    seed : of what is drawn; the numbers depend on it and on the logs alone. Held-out users are those of `fit`.
     quick : no fits to fewer users, no simulation, and no fit of SOLD to more than 2,000 actions; the decision and its
         numbers are the same.
     rank, estimator : of the fits, as in `fit`.
-    run : workers and who is told of progress (`nc.Run`); the numbers do not depend on it. workers, progress : the same,
-        as keywords of before, which warn.
-    findings : what `check` found in these logs, where that is known: the checks are not made again.
+    run : workers and a callback for progress (`nc.Run`); the numbers do not depend on it. The keywords workers and
+        progress do the same, and warn.
+    findings : what `check` found in these logs, so that the checks are not made again.
 
     >>> from newcomer.worlds import Synthetic
     >>> found = evaluate(Synthetic.learnable(dim=8, seed=1).logs(400, 12, seed=1), quick=True)

@@ -96,14 +96,12 @@ DERIVED = ("_table", "advice", "action_ids", "_random_users")  # cached properti
 class Logs(Shown):
     """Users' histories, checked and in time order. Make one with `read_logs`, `from_arrays` or `from_frame`.
 
-    `dim` is the number of features d, the constant included; `intercept` whether there is one; `feature_names` the
-    columns that features come from, without the constant (None where they have no names), `column=level` of those that
-    are text, whose schemas are `feature_levels`; `arms` the names in a column
-    `arm`, sorted; `tidy_ids` whether ids were tidied; `ordered` whether the order of a user's rows in time is known (by
-    a column of times or steps, or because arrays came in that order), in place of the order of a file; `summary` the
-    logs in a few numbers. Everything else that is to
-    be known of logs is computed by `newcomer.logs.reduce.reduce`. Logs are equal if a fit would read the same from
-    both.
+    `dim` is the number of features d, the constant included; `intercept` whether there is one. `feature_names` are the
+    columns that features come from, without the constant (None if they have no names), as `column=level` for text,
+    whose schemas are `feature_levels`. `arms` are the names in a column `arm`, sorted; `tidy_ids` whether ids were
+    tidied; `ordered` whether the order of a user's rows in time is known. `summary` has the logs in a few numbers.
+    Everything else about logs is computed by `newcomer.logs.reduce.reduce`. Logs are equal if a fit would read the
+    same from both.
     """
 
     def __init__(

@@ -102,11 +102,10 @@ class Contract(Shown, ABC, Generic[Kind]):
     def start(
         self, n: int, attributes: Any = None, repeatability: Repeatability | Mapping[str, Any] | None = None
     ) -> Kind:
-        """The state of n newcomers, who start with the `repeatability` of earlier users, if given.
+        """The state of n new users; `repeatability` is what earlier users showed of it, if given.
 
-        `attributes` are what is known of them: a frame, a dict of columns, or one dict a user, with the names of
-        `model.attributes`. Values may be missing, and a level that the logs never had counts as missing: average, and
-        less sure.
+        `attributes` are a frame, a dict of columns, or one dict a user, with the names of `model.attributes`. Missing
+        values and unseen levels count as average, with a wider prior.
         """
         count = calls.newcomers_of_call(n)
         observed = None if repeatability is None else the_repeatability(repeatability)

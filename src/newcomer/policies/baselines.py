@@ -173,7 +173,7 @@ class PopulationMean(Contract[Counts]):
 
 @dataclass(frozen=True, eq=False)
 class EmpiricalArms(Contract[ActionMemory]):
-    """Each action by itself: the population mean, and this user's deviation from it by this user's own meetings.
+    """Each action by itself: the population mean, moved towards the user's own average of the action.
 
     The per-action effect has the whole personal variance of the action: what the shared directions explain of it, and
     the share of the residual that repeats, learned as in PriorUCB. `width` counts deviations of what is not yet known

@@ -47,13 +47,12 @@ def _belief_of_prior(model: Model, level: float) -> Belief:
 
 @dataclass(frozen=True, eq=False)
 class PriorUCB(Contract[PriorState]):
-    """Optimism under the posterior that starts from the population, with per-action effects.
+    """UCB from the learned prior: starts from the distribution of users, with per-action effects.
 
-    Optimism is `curiosity` times what one more reward could change (by default a half, a quarter where rewards have two
-    values); a `width` counts posterior standard deviations of phi^T L z in place of that. `memory_width` counts those
-    of the per-action effect, which is worth exploring only where actions come again; `level` is the probability with
-    which a user of the population is ever taken for an outlier (0: nobody is; with rewards of two values that is not
-    tested).
+    The bonus is `curiosity` times what one more reward could change (default one half; one quarter if rewards have two
+    values). A `width` replaces it by that many posterior standard deviations of phi^T L z. `memory_width` counts those
+    of the per-action effect, which pays only where actions come again. `level` is the probability with which a user of
+    the population is ever flagged as an outlier (0: never; rewards of two values are not tested).
 
     >>> model = Model(np.eye(2)[:, :1], np.ones(2), np.zeros(2), 2 * np.eye(2)[:, :1], noise_variance=1.0)
     >>> policy = PriorUCB(model, width=1.0)
@@ -107,7 +106,7 @@ class PriorUCB(Contract[PriorState]):
 
 @dataclass(frozen=True, eq=False)
 class PriorTS(Contract[PriorState]):
-    """Thompson sampling from the posterior that starts from the population, with per-action effects.
+    """Thompson sampling from the learned prior: starts from the distribution of users, with per-action effects.
 
     Draws of z are `curiosity` times its deviation wide, and the narrower the less one more reward would say; with a
     `scale` they are that many deviations wide. Draws of per-action effects are `memory_scale` deviations wide; `votes`

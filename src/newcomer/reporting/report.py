@@ -69,14 +69,14 @@ def report(
     called: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Check the logs, fit them, measure what newcomers would gain, and write it all on one page of HTML.
+    """Check the logs, fit a model, measure what new users would gain, and write it all to one HTML page.
 
     Parameters
     ----------
-    logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
-    path : where the page goes; what is there is replaced.
-    seed, quick, run : as in `evaluate`. workers, progress : of the run, as keywords of before, which warn.
-    rank, estimator : of the fit that is shown and of those that are judged, as in `fit`.
+    logs : logs, or what `read_logs` takes without options: a path, a pattern, a frame.
+    path : where the page is written; an existing file is replaced.
+    seed, quick, run : as in `evaluate`. The keywords workers and progress do the same as `run`, and warn.
+    rank, estimator : of the fits, as in `fit`.
     called : how commands on the page name the logs, options included; by default their path.
     """
     run = Run.asked(run, who="report", workers=workers, progress=progress).for_reading("report")
@@ -90,18 +90,18 @@ def report(
     with read_logs_if_path(logs, run.workers) as read:
         check_fit(read, rank, estimator)
         settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "seed": seed, "quick": quick}
-        dossier = collect_contents(read, called=named, progress=run.progress, **settings)
-    dossier = replace(dossier, page=target.name)
-    decision = dossier.decision
-    write_file(target, report_page(dossier).encode())
+        contents = collect_contents(read, called=named, progress=run.progress, **settings)
+    contents = replace(contents, page=target.name)
+    decision = contents.decision
+    write_file(target, report_page(contents).encode())
     return Report(
         path=target,
         answer=decision.answer,
         sentences=decision.sentences,
-        findings=dossier.findings,
-        evaluation=dossier.evaluation,
-        model=dossier.model,
-        trouble={part: one.sentence for part, one in dossier.trouble.items()},
+        findings=contents.findings,
+        evaluation=contents.evaluation,
+        model=contents.model,
+        trouble={part: one.sentence for part, one in contents.trouble.items()},
         decision=decision,
     )
 
@@ -132,9 +132,9 @@ PARTS = (
 )
 
 
-def report_page(dossier: ReportContents) -> str:
+def report_page(contents: ReportContents) -> str:
     """The whole page as text."""
-    decision = dossier.decision
+    decision = contents.decision
     title = f"What should newcomers get? {WORDS[decision.answer].capitalize()}."
     head = markup_tag(
         "head",
@@ -146,20 +146,20 @@ def report_page(dossier: ReportContents) -> str:
         markup_tag("style", Markup(STYLE)),
     )
     sections = [
-        users_everybody_section(dossier),
-        logs_checks_section(dossier),
-        *user_sections(dossier),
-        *user_attribute_sections(dossier),
-        *model_sections(dossier),
-        logs_data_section(dossier),
-        _next(dossier, decision),
+        users_everybody_section(contents),
+        logs_checks_section(contents),
+        *user_sections(contents),
+        *user_attribute_sections(contents),
+        *model_sections(contents),
+        logs_data_section(contents),
+        _next(contents, decision),
     ]
-    main = markup_tag("main", _verdict(dossier, decision), _contents(sections), *sections)
-    body = markup_tag("body", main, _footer(dossier))
+    main = markup_tag("main", _verdict(contents, decision), _contents(sections), *sections)
+    body = markup_tag("body", main, _footer(contents))
     return "<!doctype html>\n" + markup_tag("html", head, body, given={"lang": "en"}) + "\n"
 
 
-def _verdict(dossier: ReportContents, decision: Decision) -> Markup:
+def _verdict(contents: ReportContents, decision: Decision) -> Markup:
     """The sentences of the decision, before everything else."""
     chip = markup_tag("span", WORDS[decision.answer], given={"class": f"chip {CHIPS[decision.answer]}"})
     head = markup_tag("h1", "What should newcomers get? ", chip)
@@ -168,8 +168,8 @@ def _verdict(dossier: ReportContents, decision: Decision) -> Markup:
         markup_tag("p", first, given={"class": "lead"}),
         *(markup_tag("p", name_markup(said, 900)) for said in others),
     ]
-    s = dossier.summary
-    source = f"From {s.users:,} users and {s.rows:,} rows of {name_markup(dossier.called, 80)}."
+    s = contents.summary
+    source = f"From {s.users:,} users and {s.rows:,} rows of {name_markup(contents.called, 80)}."
     return markup_tag("header", head, *told, markup_tag("p", source, given={"class": "small"}))
 
 
@@ -180,30 +180,33 @@ def _contents(sections: list[Markup]) -> Markup:
     return markup_tag("nav", list_markup(links), given={"aria-label": "Sections"})
 
 
-def _next(dossier: ReportContents, decision: Decision) -> Markup:
+def _next(contents: ReportContents, decision: Decision) -> Markup:
     """Commands, and lines of Python, that can be copied."""
     steps = [
         markup_tag("li", f"{why} ", markup_tag("pre", markup_tag("code", command)))
-        for command, why in page_commands(dossier, decision)
+        for command, why in page_commands(contents, decision)
     ]
     return markup_tag("section", markup_tag("h2", "What to do next"), markup_tag("ol", *steps), given={"id": "next"})
 
 
-def page_commands(dossier: ReportContents, decision: Decision) -> list[tuple[str, str]]:
+def page_commands(contents: ReportContents, decision: Decision) -> list[tuple[str, str]]:
     """What to type next, and what for."""
-    spelled = dossier.findings is not None and SPELLING in {one.name for one in dossier.findings}
-    logs = dossier.called + (" --tidy-ids" if spelled and "--tidy-ids" not in dossier.called else "")
-    page = f"newcomer report {logs}{dossier.options} --out {shlex.quote(dossier.page)} --force"
+    spelled = contents.findings is not None and SPELLING in {one.name for one in contents.findings}
+    logs = contents.called + (" --tidy-ids" if spelled and "--tidy-ids" not in contents.called else "")
+    page = f"newcomer report {logs}{contents.options} --out {shlex.quote(contents.page)} --force"
     joined = ", with spellings of an action joined" if spelled else ""
     again = (page, f"Make this page again, from corrected or longer logs{joined}.")
-    if dossier.broken or dossier.model is None:
+    if contents.broken or contents.model is None:
         return [(f"newcomer check {logs}", "See every finding with what to do about it, and correct the logs."), again]
-    fit = (f"newcomer fit {logs}{dossier.options} --out model.newcomer", "Fit the model, once and for all users.")
+    fit = (f"newcomer fit {logs}{contents.options} --out model.newcomer", "Fit the model, once and for all users.")
     look = ("newcomer inspect model.newcomer", "See what it knows, and how sure it is.")
-    measure = (f"newcomer evaluate {logs}{dossier.options}", "Measure the gain again, with every number on the screen.")
+    measure = (
+        f"newcomer evaluate {logs}{contents.options}",
+        "Measure the gain again, with every number on the screen.",
+    )
     if decision.answer in ("no", "not yet"):
         return [(f"newcomer check {logs}", "See every finding with what to do about it."), measure, again]
-    code = verdict_serving_code(decision, "model.newcomer", named=dossier.model.action_ids is not None)
+    code = verdict_serving_code(decision, "model.newcomer", named=contents.model.action_ids is not None)
     why = "Serve a random share of newcomers the best for everybody, in Python, and compare."
     if decision.answer != "best for all":
         why = (
@@ -213,9 +216,9 @@ def page_commands(dossier: ReportContents, decision: Decision) -> list[tuple[str
     return [fit, look, (code, why), measure, again]
 
 
-def _footer(dossier: ReportContents) -> Markup:
+def _footer(contents: ReportContents) -> Markup:
     day = datetime.now(UTC).date().isoformat()
-    said = f"Made with newcomer {__version__} on {day}. Fingerprint of the logs: {dossier.summary.fingerprint}."
+    said = f"Made with newcomer {__version__} on {day}. Fingerprint of the logs: {contents.summary.fingerprint}."
     return markup_tag("footer", markup_tag("p", said, given={"class": "small"}))
 
 

@@ -24,19 +24,19 @@ BLUE, GREY = "#0072B2", "#6B7280"
 POINTS, BARS = 200, 24  # of a picture that are drawn
 
 
-def logs_data_section(dossier: ReportContents) -> Markup:
+def logs_data_section(contents: ReportContents) -> Markup:
     """What was logged."""
-    s = dossier.summary
-    columns = {"propensities": dossier.seen.propensities, "candidates": dossier.seen.candidates}
+    s = contents.summary
+    columns = {"propensities": contents.seen.propensities, "candidates": contents.seen.candidates}
     beside = [word for word, there in columns.items() if there]
-    beside += [f"arms ({', '.join(name_markup(arm, 20) for arm in dossier.arms[:6])})"] if dossier.arms else []
+    beside += [f"arms ({', '.join(name_markup(arm, 20) for arm in contents.arms[:6])})"] if contents.arms else []
     facts = [
         (
             "Users",
             f"{s.users:,}" + (f"; {s.too_short:,} have a single row and show no preferences" if s.too_short else ""),
         ),
         ("Rows", f"{s.rows:,}, {s.rows / s.users:.3g} a user on average"),
-        ("Actions", "not named; rows bring features" if dossier.actions is None else f"{dossier.actions:,}"),
+        ("Actions", "not named; rows bring features" if contents.actions is None else f"{contents.actions:,}"),
         ("Features", f"{s.dim:,}"),
         (
             "Rewards" if s.reward_transform is None else "Log(1 + reward)",
@@ -45,8 +45,8 @@ def logs_data_section(dossier: ReportContents) -> Markup:
         ("Also logged", ", ".join(beside) or "neither propensities nor candidates"),
     ]
     shown = [markup_tag("div", markup_tag("dt", name), markup_tag("dd", text)) for name, text in facts]
-    notes = [list_markup([name_markup(note, 400) for note in dossier.advice])] if dossier.advice else []
-    parts = [markup_tag("h2", "What was logged"), markup_tag("dl", *shown), *notes, _lengths(dossier.seen)]
+    notes = [list_markup([name_markup(note, 400) for note in contents.advice])] if contents.advice else []
+    parts = [markup_tag("h2", "What was logged"), markup_tag("dl", *shown), *notes, _lengths(contents.seen)]
     return markup_tag("section", *parts, given={"id": "data"})
 
 
@@ -62,13 +62,13 @@ def _lengths(seen: ColumnsSeen) -> Markup:
     return folded_markup("How long histories are", figure_markup(picture, "Users by the number of their rows."))
 
 
-def logs_checks_section(dossier: ReportContents) -> Markup:
+def logs_checks_section(contents: ReportContents) -> Markup:
     """Whether the logs can be trusted: every finding, the worst first."""
     head = markup_tag("h2", "Can these logs be trusted?")
-    found = dossier.findings
+    found = contents.findings
     if found is None:
         return markup_tag(
-            "section", head, markup_tag("p", f"That is not known. {dossier.why('check')}"), given={"id": "checks"}
+            "section", head, markup_tag("p", f"That is not known. {contents.why('check')}"), given={"id": "checks"}
         )
     told = [markup_tag("p", " ".join(found.sentences[:1]), " ", _family(found))]
     order = sorted(found, key=lambda one: ("broken", "doubtful", "unknowable", "fine").index(one.verdict))

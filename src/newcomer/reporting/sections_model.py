@@ -55,16 +55,16 @@ RADII = {
 }
 
 
-def model_sections(dossier: ReportContents) -> list[Markup]:
+def model_sections(contents: ReportContents) -> list[Markup]:
     """All sections on the model; one sentence where there is none."""
-    model = dossier.model
+    model = contents.model
     if model is None:
         parts = [
             markup_tag("h2", "What users have in common"),
-            markup_tag("p", f"Nothing could be learned. {dossier.why('fit')}"),
+            markup_tag("p", f"Nothing could be learned. {contents.why('fit')}"),
         ]
         return [markup_tag("section", *parts, given={"id": "model"})]
-    return [_spectrum(model, broken=dossier.broken), _meaning(model), _parts(model), _radii(model)]
+    return [_spectrum(model, broken=contents.broken), _meaning(model), _parts(model), _radii(model)]
 
 
 def _spectrum(model: Model, *, broken: bool) -> Markup:

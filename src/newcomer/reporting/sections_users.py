@@ -53,11 +53,11 @@ DASHED = {"posterior without memory": (6, 3), "ridge": (2, 2)}
 STEPS = ("after", "users", "reward", "over the population mean", "over each action by itself", "over a random row")
 
 
-def users_everybody_section(dossier: ReportContents) -> Markup:
+def users_everybody_section(contents: ReportContents) -> Markup:
     """The best actions by the population mean, by name, and what serving them to everybody would gain."""
-    head, found = "What should everybody get?", dossier.everybody
+    head, found = "What should everybody get?", contents.everybody
     if found is None:
-        why = "These logs do not tell." if dossier.model is not None else f"That is not known. {dossier.why('fit')}"
+        why = "These logs do not tell." if contents.model is not None else f"That is not known. {contents.why('fit')}"
         return _section("everybody", head, markup_tag("p", why))
     parts = [markup_tag("p", name_markup(verdict_worth(found), 600))]
     parts += (
@@ -68,7 +68,7 @@ def users_everybody_section(dossier: ReportContents) -> Markup:
         by = f"By propensities, carried by {found.effective or 0:,.0f} effective rows of held-out users."
     reason = found.why if found.by != "propensities" else ""
     parts += [markup_tag("p", f"{by} {reason}".strip(), given={"class": "small"})]
-    if dossier.broken:
+    if contents.broken:
         warning = "These logs are broken, and this was measured on them."
         return _section(
             "everybody",
@@ -101,21 +101,21 @@ def _within(one: BestAction, scale: str) -> str:
     return "not told" if scale == "heavy tails" else f"{one.low:.4g} to {one.high:.4g}"
 
 
-def user_sections(dossier: ReportContents) -> list[Markup]:
+def user_sections(contents: ReportContents) -> list[Markup]:
     """All sections on the evaluation; one sentence where there is none.
 
     Over broken logs numbers are folded away, and no sentence says that they are good.
     """
-    found = dossier.evaluation
+    found = contents.evaluation
     decided = len(found.decision.sentences) if found and found.decision else 0  # they stand at the top of the page
     if found is None or found.look is None:
-        why = found.sentences()[decided] if found else dossier.why("evaluate")
+        why = found.sentences()[decided] if found else contents.why("evaluate")
         arms = _arms(found) if found else []
         return [
             _section("people", "What personalising adds", markup_tag("p", f"That could not be measured. {why}"), *arms)
         ]
     gained, compared, learned = _curves(found), _policies(found), _learning(found)
-    if dossier.broken:
+    if contents.broken:
         why = "These logs are broken, and so is what was measured on held-out users of them."
         inside = folded_markup("The numbers, which promise nothing", *gained, *compared, *learned)
         return [_section("people", "What personalising adds", markup_tag("p", markup_tag("b", why)), inside)]
@@ -357,16 +357,16 @@ TITLE = "What you know before the first interaction"
 WITH, WITHOUT = ("with attributes", "#D55E00"), ("without", "#0072B2")
 
 
-def user_attribute_sections(dossier: ReportContents) -> list[Markup]:
+def user_attribute_sections(contents: ReportContents) -> list[Markup]:
     """What attributes are worth; nothing where the logs have none."""
-    tried = dossier.model.evidence.attributes if dossier.model else ()
+    tried = contents.model.evidence.attributes if contents.model else ()
     if not tried:
         return []
     kept = sorted((one for one in tried if one.kept), key=lambda one: -one.explains)
     said = [name_markup(one.sentence, 300) for one in (*kept, *(one for one in tried if not one.kept))]
     parts = [list_markup(said)]
-    steps = dossier.evaluation.attributes if dossier.evaluation else ()
-    if steps and dossier.broken:
+    steps = contents.evaluation.attributes if contents.evaluation else ()
+    if steps and contents.broken:
         parts = [markup_tag("p", "These logs are broken: what attributes are worth cannot be told from them."), *parts]
     elif steps:
         parts = [_picture(steps), _numbers(steps), *parts]

@@ -286,7 +286,11 @@ def _signed(send: Method, call: Callable[..., Any]) -> Method:
 
 
 class Client(_Asking):
-    """Calls that wait for their answer."""
+    """A client of the decision service; every call waits for its answer.
+
+    Requests carry a key and are sent again when the connection fails, at most `tries` times; the service carries each
+    out once. Refusals raise `StoreError` with the sentence of the service.
+    """
 
     def __init__(self, url: str, *, token: str | None = None, timeout: float = 10.0, tries: int = TRIES) -> None:
         super().__init__(url, token=token, timeout=timeout, tries=tries)
@@ -339,7 +343,7 @@ class Client(_Asking):
 
 
 class AsyncClient(_Asking):
-    """The same calls, to be awaited."""
+    """A client of the decision service with the calls of `Client`, to be awaited."""
 
     def __init__(self, url: str, *, token: str | None = None, timeout: float = 10.0, tries: int = TRIES) -> None:
         super().__init__(url, token=token, timeout=timeout, tries=tries)

@@ -5,7 +5,20 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-NAMES = ("fit", "files", "scaling", "decide", "local", "regret", "prior", "scale", "catalogue", "checks", "serve")
+NAMES = (
+    "fit",
+    "files",
+    "scaling",
+    "decide",
+    "local",
+    "regret",
+    "prior",
+    "scale",
+    "catalogue",
+    "checks",
+    "serve",
+    "waits",
+)
 
 
 def main(names: list[str]) -> int:

@@ -49,7 +49,9 @@ def _people(end: pl.DataFrame) -> str:
     films = [_value(end, people.FILMS, 0, policy, "regret", 1) for policy in (people.OURS, "PriorTS", ALS, people.MEAN)]
     lost = f"PriorUCB {films[0]}, PriorTS {films[1]}, ALS {films[2]}, PopulationMean and EmpiricalArms {films[3]}"
     beside = f"PriorUCB / PopulationMean {_ratio(end, people.FILMS, 0, people.MEAN, 'ratio')}"
+    splits = end.filter(case=people.AGAIN, policy=people.OURS)["units"].min()
     lines = [
+        f"{splits} random splits of the people.",
         f"The way from PopulationMean to the limit that PriorUCB goes: {_each(end, both, people.OURS, 'way')}.",
         f"*EmpiricalArms.* PriorUCB / EmpiricalArms: {_each(end, both, people.OURS, 'arms')}.",
         f"*Memory.* PriorUCB / PriorUCB for which nothing comes again: {_each(end, both, 'share 0 assumed', 'ratio')}.",

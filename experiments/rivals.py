@@ -4,7 +4,8 @@
 
 What is tried is listed in experiments/rivals-plan.md, which was written before the first result. Every job's rows are a
 file of the folder NEWCOMER_WORK (.work by default), named by a hash of its settings and of the code behind it, so that
-a run that was stopped goes on. Each part writes a table, experiments/results/rivals*.csv; `table` writes all of them.
+a run that was stopped goes on. Each part writes a table, experiments/results/rivals*.csv; `table` alone writes them
+from the jobs that are done, of the same code, and runs none.
 NEWCOMER_DATA names the folder of the data. Recommenders, taxes and the transformer need the environments that `python
 benchmarks/peers/prepare.py rivals` makes; a peer whose environment is missing is left out, and that is said.
 """
@@ -15,7 +16,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +37,26 @@ def work() -> Path:
     return folder
 
 
-def kept(module: str, job: Job, settings: Mapping[str, Any]) -> pl.DataFrame:
-    """The rows of a job: read, if the same settings were run by the same code, else made and written."""
+def kept(module: str, job: Job, settings: Mapping[str, Any], *, made: bool = True) -> pl.DataFrame | None:
+    """The rows of a job: read, if the same settings were run by the same code, else made, if they are to be made."""
     code = contents.code([module], PACKAGES)
     text = json.dumps([module, job.__name__, dict(settings), code], sort_keys=True)
     path = work() / f"{job.__name__}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.parquet"
     if not path.is_file():
+        if not made:
+            return None
         print(job.__name__, *(f"{name}={value}" for name, value in settings.items()), flush=True)
         rows = job(**settings)
         rows.write_parquet(path.with_suffix(".part"))
         path.with_suffix(".part").rename(path)
     return pl.read_parquet(path)
+
+
+def all_kept(module: str, job: Job, every: Iterable[Mapping[str, Any]], *, made: bool = True) -> pl.DataFrame | None:
+    """The rows of several jobs together, in this order; of those that were made before, if none is to be made."""
+    found = [kept(module, job, settings, made=made) for settings in every]
+    rows = [one for one in found if one is not None]
+    return pl.concat(rows) if rows else None
 
 
 def main(parts: list[str]) -> None:
@@ -62,8 +72,9 @@ def main(parts: list[str]) -> None:
     unknown = [part for part in parts if part not in (*PARTS, "table")]
     if unknown:
         raise SystemExit(f"there is no part '{unknown[0]}': choose of {', '.join((*PARTS, 'table'))}")
-    for part in PARTS if not parts or parts == ["table"] else [part for part in parts if part != "table"]:
-        tables[part]()
+    making = parts != ["table"]
+    for part in [one for one in PARTS if one in parts] or PARTS:
+        tables[part](made=making)
 
 
 if __name__ == "__main__":

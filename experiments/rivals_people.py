@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 
 import newcomer as nc
 from experiments.results_table import write_table
-from experiments.rivals import kept
+from experiments.rivals import all_kept, kept
 from newcomer.arrays import Floats
 from newcomer.evaluation.recommenders import recommenders
 from newcomer.paper.studies.comparison import ratio_of_means
@@ -136,7 +136,8 @@ def played(fitted: Fitted, case: str, seed: int, policies: dict[str, Any]) -> li
     questions, features = np.array(place.questions), np.eye(place.dim)
     rows = []
     for name, policy in policies.items():
-        regret, spent = serve(policy, dealt, questions, None if hasattr(policy, "model") else features)
+        named = hasattr(policy, "model") and name != LIMIT  # the limit's model keeps no features of its actions
+        regret, spent = serve(policy, dealt, questions, None if named else features)
         rows.append({"case": case, "policy": name, "regret": float(regret.mean()), "decision_us": spent})
     return rows
 
@@ -167,15 +168,18 @@ def split(people: str, answers: int, seed: int, width: float, alpha: float, alph
     return found.with_columns(fit_seconds=pl.when(pl.col("policy") == LIMIT).then(None).otherwise(seconds))
 
 
-def write() -> None:
+def write(*, made: bool = True) -> None:
     """Every split of every table, and the table of ratios to PriorUCB: experiments/results/rivals.csv."""
-    module, rows = "experiments.rivals_people", []
-    for people, logged in TABLES.items():
-        for answers in logged:
-            tuned = kept(module, tune, {"people": people, "answers": answers}).row(0, named=True)
-            for seed in SPLITS:
-                rows.append(kept(module, split, {"people": people, "answers": answers, "seed": seed, **tuned}))
-    write_table(compared(pl.concat(rows)), "rivals.csv", float_precision=4)
+    module, tables = "experiments.rivals_people", [(name, one) for name, logged in TABLES.items() for one in logged]
+    jobs = []
+    for people, answers in tables:
+        tuned = kept(module, tune, {"people": people, "answers": answers}, made=made)
+        settings = {} if tuned is None else tuned.row(0, named=True)
+        jobs += [{"people": people, "answers": answers, "seed": seed, **settings} for seed in SPLITS if settings]
+    # Split after split, so that a run that is stopped has something of every table.
+    rows = all_kept(module, split, sorted(jobs, key=lambda one: one["seed"]), made=made)
+    if rows is not None:
+        write_table(compared(rows), "rivals.csv", float_precision=4)
 
 
 def compared(rows: pl.DataFrame) -> pl.DataFrame:
@@ -190,5 +194,6 @@ def compared(rows: pl.DataFrame) -> pl.DataFrame:
         fit_seconds=pl.col("fit_seconds").mean(),
         decision_us=pl.col("decision_us").median(),
     )
-    width = pl.lit(float(stdtrit(len(SPLITS) - 1, 0.975))) * pl.col("ratio_se")
+    quantile = pl.Series([float(stdtrit(max(units - 1, 1), 0.975)) for units in found["units"]])
+    width = quantile * pl.col("ratio_se")
     return found.with_columns(low=pl.col("ratio") - width, high=pl.col("ratio") + width)

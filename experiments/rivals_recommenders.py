@@ -19,7 +19,7 @@ import polars as pl
 import newcomer as nc
 from experiments.attributes import folder as data_folder
 from experiments.results_table import write_table
-from experiments.rivals import ROOT, kept, work
+from experiments.rivals import ROOT, all_kept, work
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation.recommenders import recommenders
 from newcomer.worlds.people import People
@@ -137,9 +137,8 @@ def measured(table: str) -> pl.DataFrame:
         found = run_peer(peer, "fold_in.py", place, peer, f"scores-{peer}")
         scores += [] if found is None else [found.select(scores[0].columns)]
     judged = pl.read_parquet(place / "judged.parquet")
-    rows = pl.concat([one.with_columns(pl.col("known").cast(pl.Int64)) for one in scores]).join(
-        judged, on=["user", "item"], maintain_order="left"
-    )
+    whole = pl.concat([one.with_columns(pl.col("user", "item", "known").cast(pl.Int64)) for one in scores])
+    rows = whole.join(judged, on=["user", "item"], maintain_order="left")
     numbers = []
     by = ["method", "taken", "known", "user"]
     for key, own in rows.group_by(*by, maintain_order=True):
@@ -173,11 +172,12 @@ def choice(said: Floats, rating: Floats, ten: Ints) -> float:
     return float(np.mean([rating[ten == one][np.argmax(said[ten == one])] for one in np.unique(ten)]))
 
 
-def write() -> None:
+def write(*, made: bool = True) -> None:
     """All tables: experiments/results/rivals-recommenders.csv."""
-    module = "experiments.rivals_recommenders"
-    rows = pl.concat([kept(module, measured, {"table": table}) for table in TABLES])
-    write_table(compared(rows), "rivals-recommenders.csv", float_precision=6)
+    jobs = [{"table": table} for table in TABLES]
+    rows = all_kept("experiments.rivals_recommenders", measured, jobs, made=made)
+    if rows is not None:
+        write_table(compared(rows), "rivals-recommenders.csv", float_precision=6)
 
 
 def compared(rows: pl.DataFrame) -> pl.DataFrame:

@@ -15,7 +15,7 @@ import polars as pl
 import newcomer as nc
 from experiments.attributes import folder as data_folder
 from experiments.results_table import write_table
-from experiments.rivals import kept, work
+from experiments.rivals import all_kept, work
 from experiments.rivals_recommenders import run_peer
 
 FOLDS, DEALS, KNOWN, PLACES = 3, 3, (0, 2, 5), 5
@@ -115,7 +115,8 @@ def judged(fold: int) -> pl.DataFrame:
             scores.append(found.with_columns(method=pl.lit(name)).select(scores[0].columns))
     truth = pl.read_parquet(place / "asked.parquet").select("deal", "user", "task", "alternative", "chosen")
     keys = ["deal", "user", "task", "alternative"]
-    rows = pl.concat([one.with_columns(pl.col("known").cast(pl.Int64)) for one in scores]).join(truth, on=keys)
+    whole = pl.concat([one.with_columns(pl.col(*keys, "known").cast(pl.Int64)) for one in scores])
+    rows = whole.join(truth.with_columns(pl.col(*keys).cast(pl.Int64)), on=keys)
     task = ["method", "known", "deal", "user", "task"]
     first = pl.col("chosen").filter(pl.col("score") == pl.col("score").max()).mean()
     right = rows.group_by(*task, maintain_order=True).agg(right=first, seconds=pl.col("seconds").first())
@@ -123,9 +124,11 @@ def judged(fold: int) -> pl.DataFrame:
     return own.with_columns(fold=fold)
 
 
-def write() -> None:
+def write(*, made: bool = True) -> None:
     """All folds: experiments/results/rivals-taxes.csv."""
-    rows = pl.concat([kept("experiments.rivals_taxes", judged, {"fold": fold}) for fold in range(FOLDS)])
+    rows = all_kept("experiments.rivals_taxes", judged, [{"fold": fold} for fold in range(FOLDS)], made=made)
+    if rows is None:
+        return
     ours = rows.filter(method=OURS).select("known", "user", ours="right")
     gap = pl.col("right") - pl.col("ours")
     found = rows.join(ours, on=["known", "user"]).group_by("method", "known", maintain_order=True)

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from experiments.results_table import write_table
-from experiments.rivals import kept, work
+from experiments.rivals import all_kept, work
 from experiments.rivals_people import NEWCOMERS, OURS, Fitted, serve
 from experiments.rivals_recommenders import run_peer
 from newcomer.evaluation.recommenders import recommender_table
@@ -63,10 +63,11 @@ def compared(answers: int) -> pl.DataFrame:
     return pl.concat([one.select(columns) for one in same]).with_columns(answers=pl.lit(answers))
 
 
-def write() -> None:
+def write(*, made: bool = True) -> None:
     """Both numbers of logged answers: experiments/results/rivals-transformer.csv."""
-    module = "experiments.rivals_transformer"
-    rows = pl.concat([kept(module, compared, {"answers": answers}) for answers in ANSWERS])
+    rows = all_kept("experiments.rivals_transformer", compared, [{"answers": one} for one in ANSWERS], made=made)
+    if rows is None:
+        return
     by = ["answers", "case"]
     ours = rows.filter(method=OURS).select(*by, "user", ours="regret")
     gap = pl.col("regret") - pl.col("ours")

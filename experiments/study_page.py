@@ -9,6 +9,7 @@ import polars as pl
 
 from experiments import markdown
 from experiments.study_targets import REPORTED, TARGETS, Verdict
+from newcomer.paper import contents
 from newcomer.paper.catalogue import STUDIES
 from newcomer.paper.scale import FULL
 
@@ -33,7 +34,10 @@ def page(results: Path, place: Path) -> str:
     verdicts = {name: TARGETS[name][0](frame) for name, frame in found.items()}
     pictures = {name: os.path.relpath(results / f"{name}.png", place.parent) for name in found}
     parts = [INTRO, _overview(verdicts)]
-    parts += [_section(name, verdicts[name], TARGETS[name][1](found[name]), pictures[name]) for name in found]
+    made = contents.read(results)
+    for name, frame in found.items():
+        few = _fewer(made[f"{name}.csv"].command) if f"{name}.csv" in made else ""
+        parts.append(_section(name, verdicts[name], TARGETS[name][1](frame), pictures[name], few))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -47,13 +51,25 @@ def _overview(verdicts: dict[str, list[Verdict]]) -> str:
     return markdown.table(["study", "claim", "hold", "do not", "open"], rows)
 
 
-def _section(name: str, verdicts: list[Verdict], details: pl.DataFrame, picture: str) -> str:
+def _fewer(command: str) -> str:
+    """What a command says of fewer repeats than the study has.
+
+    >>> _fewer("newcomer reproduce people --repeats 3")
+    '**Fewer repeats:** these numbers are of the first 3 splits or worlds (`newcomer reproduce people --repeats 3`).'
+    """
+    _, _, repeats = command.partition("--repeats ")
+    told = f"**Fewer repeats:** these numbers are of the first {repeats} splits or worlds (`{command}`)."
+    return told if repeats else ""
+
+
+def _section(name: str, verdicts: list[Verdict], details: pl.DataFrame, picture: str, few: str) -> str:
     """Claim, what was done, verdicts, numbers and the picture."""
     lines = [[v.what, v.target, v.measured, WORDS[v.holds]] for v in verdicts]
     asked = markdown.table(["what", "target", "measured", "verdict"], lines)
     numbers = markdown.table(details.columns, [[_cell(value) for value in row] for row in details.rows()])
     study = STUDIES[name]
-    return "\n\n".join([f"## {name}", study.claim, study.caption(FULL), asked, numbers, f"![{name}]({picture})"])
+    parts = [f"## {name}", study.claim, study.caption(FULL), few, asked, numbers, f"![{name}]({picture})"]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _cell(value: object) -> str:

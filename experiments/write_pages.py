@@ -20,9 +20,11 @@ from experiments import (
     people_page,
     radius_sweep,
     readme_numbers,
+    rivals_page,
     self_selection,
     service_loop,
     study_page,
+    theory_page,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +34,8 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     """The text of each page, by its place in the repository."""
     results, docs = root / "experiments" / "results", root / "docs"
     paper = docs / "paper"
-    figures, measured = paper / "figures.md", paper / "results.md"
+    figures, measured, theory = paper / "figures.md", paper / "results.md", paper / "theory.md"
+    rivals = docs / "explanation" / "related-work.md"
     radius, people = docs / "explanation" / "radius.md", paper / "measured-people.md"
     scale, known, clicks = paper / "measured-samples.md", paper / "measured-attributes.md", paper / "measured-clicks.md"
     enough, helps, loop = paper / "measured-check.md", paper / "measured-evaluate.md", paper / "measured-loop.md"
@@ -40,9 +43,11 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         root / "experiments" / "README.md": contents_page.page(results),
         figures: figure_page.page(results, figures),
         measured: study_page.page(results, measured),
+        theory: theory_page.with_numbers(theory.read_text(encoding="utf-8"), results),
         radius: radius_sweep.with_table(radius.read_text(encoding="utf-8"), results),
         scale: large_worlds.with_table(scale.read_text(encoding="utf-8"), results),
         people: outlier_test.with_table(people_page.with_numbers(people.read_text(encoding="utf-8"), results), results),
+        rivals: rivals_page.with_tables(rivals.read_text(encoding="utf-8"), results),
         enough: self_selection.with_table(enough.read_text(encoding="utf-8"), results),
         helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
         known: attributes.with_table(known.read_text(encoding="utf-8"), results),

@@ -21,6 +21,7 @@ from newcomer.em.likelihood import (
     likelihood_sums,
     merge_likelihood_sums,
 )
+from newcomer.em.likelihood_loops import BLOCK
 from newcomer.em.optimizer import Gram, Optimizer, Shrinkage
 from newcomer.em.pairs import pairs_of, start_from_pairs
 from newcomer.em.passes import Passes
@@ -45,10 +46,10 @@ def sums_of(prior, parts):
     return likelihood_sums(batch_of(parts), (Task(prior, EVERY, NONE),))[0]
 
 
-def some_people(rng, *, table, own, rank, share, actions=5, users=15):
+def some_people(rng, *, table, own, rank, share, actions=5, users=15, longest=8):
     """Histories with repeats, as a batch that names actions (and brings `own` features, or takes them from the table),
     as parts for the oracle, and a population with a variance and an offset for each action."""
-    lengths = rng.integers(1, 9, users)
+    lengths = rng.integers(1, longest + 1, users)
     names = rng.integers(0, actions, lengths.sum())
     features = rng.standard_normal((len(names), table.shape[1])) if own else table[names]
     rewards = rng.standard_normal(len(names))
@@ -107,6 +108,26 @@ def test_variances_offsets_and_what_lasts_match_the_dense_likelihood(own, rank, 
         close(judged.judged_likelihood, sums.likelihood)
         if share > 0.0 and not own:  # an action with one row of features, whose meetings are left out together
             close(judged.judged_gain, sum(oracle.gain(prior, *part) for part in parts), 1e-8)
+
+
+@pytest.mark.parametrize("actions", [2, 40])
+@pytest.mark.parametrize("share", [0.0, 0.4])
+def test_long_histories_are_worked_on_in_blocks(actions, share):
+    """Of more rows than a block has, and of actions that were met more often than that, with products by BLAS."""
+    rng, table = np.random.default_rng(actions), np.random.default_rng(3).standard_normal((actions, 6))
+    settings = {"own": False, "rank": 5, "share": share, "actions": actions, "users": 4, "longest": 3 * BLOCK}
+    batch, parts, prior = some_people(rng, table=table, **settings)
+    sums, judged = likelihood_sums(batch, (Task(prior, EVERY, NONE), Task(prior, NONE, EVERY)))
+    close(sums.likelihood, oracle.likelihood(prior, parts), 1e-8)
+    close(judged.judged_likelihood, sums.likelihood, 1e-9)
+    if share > 0.0:
+        close(judged.judged_gain, sum(oracle.gain(prior, *part) for part in parts), 1e-6)
+    else:
+        cross, system, weights = oracle.expectation(prior, parts)
+        naive = cross - (system @ prior.weights.ravel()).reshape(cross.shape)  # a difference of thousands
+        close(sums.gradient, naive, 1e-8 * np.abs(cross).max())
+        close(sums.weights, weights, 1e-8)
+        close(sums.residual, oracle.residual(prior, parts), 1e-8)
 
 
 def slope(function, at, h=1e-5):

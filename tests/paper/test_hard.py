@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import polars as pl
 import pytest
+from experiments import results_table, theory_page
 
 import newcomer as nc
 from newcomer.errors import NewcomerError
@@ -245,3 +246,17 @@ def test_the_mean_square_of_kappa_is_the_oracles():
     basis, rows = np.linalg.qr(rng.standard_normal((5, 2)))[0], rng.standard_normal((7, 5))
     slow = kappas([(phi, 0.0) for phi in rows], basis)[:-1]  # kappa_1 to kappa_7
     assert rates.mean_square_kappa(rows, basis) == pytest.approx(np.mean(slow**2))
+
+
+def test_what_the_theory_says_of_the_study_is_in_its_table() -> None:
+    """Nobody below the proven bound at the theorem's scale; with longer beta PriorUCB saves most where logs tell."""
+    frame = pl.read_csv(results_table.RESULTS / "hard.csv", infer_schema_length=None)
+    told, own = theory_page.sentences(frame), frame.filter(pl.col("policy").is_in(hard.policies_in(frame)))
+    blind = own.filter(scale=1.0)["blind"]
+    assert f"loses {blind.min():.0%} to {blind.max():.0%} of what random actions lose" in told
+    limits = frame.filter(policy=hard.PROVEN).select("scale", "steps", "horizon", "users", limit="regret")
+    both = own.filter(scale=1.0).join(limits, on=["scale", "steps", "horizon", "users"])
+    assert (both["regret"] > both["limit"]).all()
+    hybrid = own.filter(scale=theory_page.LONG, family="hybrid")
+    shares = {steps: hybrid.filter(policy="PriorUCB", steps=steps)["blind"].max() for steps in (2, 20)}
+    assert shares[20] < shares[2] < hybrid.filter(pl.col("policy").is_in(theory_page.LEARNING))["blind"].min()

@@ -103,25 +103,6 @@ def test_a_point_is_inside_an_outline_or_not() -> None:
 # Numbers that pages of the theory quote from the tables of studies.
 
 
-def test_the_page_on_the_lower_bound_quotes_its_table() -> None:
-    text = (ROOT / "docs" / "paper" / "theory.md").read_text(encoding="utf-8").replace("\n", " ")
-    own = pl.read_csv(RESULTS / "hard.csv").filter(~pl.col("policy").str.contains("bound|nothing"))
-    short, long = own.filter(scale=1.0), own.filter(scale=10.0)
-    hybrid = long.filter(family="hybrid")
-    plain, prior = hybrid.filter(pl.col("policy") != "PriorUCB"), hybrid.filter(policy="PriorUCB")
-    lost = long.filter(family="offline", policy="PriorUCB", steps=2)["blind"] - 1
-    few, many = ((1 - prior.filter(steps=steps)["blind"]).sort() for steps in (2, 20))
-    for quoted in (
-        f"loses {short['blind'].min():.0%} to {short['blind'].max():.0%} of what random actions lose",
-        f"{short['bound'].min():.1f} to {short['bound'].max():.1f} times the proven bound",
-        f"save {1 - plain['blind'].max():.0%} to {1 - plain['blind'].min():.0%} of what random actions lose",
-        f"saves {few[0]:.0%} and {few[1]:.0%} from histories of two steps",
-        f"and {many[0]:.0%} and {many[1]:.0%} from histories of twenty",
-        f"loses from {-lost.min():.0%} less to {lost.max():.0%} *more* than random actions",
-    ):
-        assert quoted in text
-
-
 def test_the_page_on_local_ucb_quotes_its_table() -> None:
     text = re.sub(r"\s+", " ", (ROOT / "docs" / "paper" / "local-ucb.md").read_text(encoding="utf-8"))
     frame = pl.read_csv(RESULTS / "local-regret.csv", infer_schema_length=None)

@@ -72,8 +72,9 @@ PLAYED = 800  # held-out users for whom policies play from the beginning
 SIMULATED, ROUNDS = 200, 20  # newcomers of the simulation, and rounds
 LEAST = 40  # users whom a fit of the learning curve has at least
 VOTES = 64  # draws by which PriorTS tells its probabilities
-WEIGHTS = {"others": 0.6, "judge": 1.5, "replay": 1.0, "weigh": 0.7, "learn": 1.2}
-LONG = ("learn",)  # what a quick evaluation leaves out
+# What stages cost beside a fit, all folds together: every user is judged once. Fits to fewer users are made in each.
+WEIGHTS = {"others": 0.3, "judge": 0.85, "replay": 0.35, "weigh": 0.6}
+LEARN = 0.9
 CHECKED, FITTED = 0.3, 1.0  # what the checks cost beside a fit
 
 
@@ -185,9 +186,9 @@ def _by_arms_alone(logs: Logs, judges: Logs | None, evidence: Evidence) -> Evalu
 
 def _work(logs: Logs, seen: _Seen, *, quick: bool, fit: bool) -> float:
     """What all stages cost, if as many parts are held out in turn as is usual."""
-    left = {*(LONG if quick else ()), *(() if seen.propensities and logs.by_action else ("weigh",))}
-    each = sum(weight for name, weight in WEIGHTS.items() if name not in left)
-    return FITTED * fit + _usual_evaluation_folds(logs) * each
+    weighed = seen.propensities and logs.by_action
+    judged = sum(weight for name, weight in WEIGHTS.items() if weighed or name != "weigh")
+    return FITTED * fit + judged + (0.0 if quick else LEARN * _usual_evaluation_folds(logs))
 
 
 def _usual_evaluation_folds(logs: Logs) -> int:
@@ -264,9 +265,11 @@ class Plan:
     @property
     def weights(self) -> dict[str, float]:
         """What the stages of a fold cost, so that those of all folds add up to what was told at the beginning."""
-        leave = {*(LONG if self.quick or self.sample else ()), *(("weigh",) if self.why_not else ())}
-        times = _usual_evaluation_folds(self.logs) / len(self.folds)
-        return {name: times * weight for name, weight in WEIGHTS.items() if name not in leave}
+        folds = len(self.folds)
+        each = {name: weight / folds for name, weight in WEIGHTS.items() if name != "weigh" or not self.why_not}
+        if not self.quick and not self.sample:
+            each["learn"] = LEARN * _usual_evaluation_folds(self.logs) / folds
+        return each
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,23 @@
 """Rare clicks of real people: which link should a fit take when held-out users cannot tell?
 
-`python -m experiments.rare_clicks` writes experiments/results/rare-clicks.csv. Logs in which nobody meets an action twice
-do not show how much of a click comes again, and the two links begin with different beliefs: under the Gaussian one a
-share of an action's variance repeats whatever its rate, under the logistic one an effect on log-odds of the same size
-for every action (policies/binary_belief.py), which for rare clicks is a much smaller share.
+`python -m experiments.rare_clicks` writes experiments/results/rare-clicks.csv. Logs in which nobody meets an action
+twice do not show how much of a click comes again, and the two links begin with different beliefs: under the Gaussian
+one a share of an action's variance repeats whatever its rate, under the logistic one an effect on log-odds of the same
+size for every action (policies/binary_belief.py), which for rare clicks is a much smaller share.
 
 The rare extremes of two questionnaires are the clicks: the lowest and the highest answer of Young People (20 logged)
 and of bfi (12 logged), to the questions that at most `RARE` of the people answer so. Newcomers as in `newcomer
-reproduce people`: 40 rounds of ten questions (fewer where a table has fewer), the same answer again, half of it redrawn, everything redrawn, half of the
-people redraw, each question once; newcomers alone and after twenty earlier ones.
+reproduce people`: 40 rounds of ten questions (fewer where a table has fewer), the same answer again, half of it
+redrawn, everything redrawn, half of the people redraw, each question once; newcomers alone and after twenty earlier
+ones.
 
 What is compared, written down before any of it was run: regret of PriorUCB with `outcome="binary"` over that with
-`outcome="gaussian"`, splits 201 to 203. The rule under test: *in a tie take the binary link where clicks are rare* (rows
-have 4 p (1 - p) below 1/2 on average), because simulated clicks gain (docs/paper/measured-clicks.md). It is adopted
-if real people do not lose by it: the average ratio over cases at most 1, no case above 1.01 beyond two standard errors
-unless every answer comes back unchanged, which clicks do not.
+`outcome="gaussian"`, splits 201 to 203. The rule under test: *in a tie take the binary link where clicks are rare*
+(rows have 4 p (1 - p) below 1/2 on average), because simulated clicks gain (docs/paper/measured-clicks.md). It is
+adopted if real people do not lose by it: the average ratio over cases at most 1, no case above 1.01 beyond two standard
+errors unless every answer comes back unchanged, which clicks do not.
+
+It was not adopted.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ import numpy as np
 import polars as pl
 
 import newcomer as nc
+from experiments import markdown
 from experiments.binary_outcome import ratios
 from experiments.results_table import write_table
 from newcomer.paper.scale import Setting
@@ -37,7 +41,7 @@ from newcomer.paper.studies.earlier_users import EARLIER, deal, serve
 from newcomer.paper.studies.people import LIKES, ONCE, ROUNDS, people_table
 from newcomer.worlds.people import People
 
-OUT = "rare-clicks.csv"
+OUT, POOLED = "rare-clicks.csv", ", pooled"
 RARE, SPLITS, NEWCOMERS = 0.15, range(201, 204), 200
 TABLES = {"young, highest": 20, "young, lowest": 20, "bfi, highest": 12, "bfi, lowest": 12}  # logged answers
 
@@ -74,8 +78,27 @@ def rare_clicks() -> Iterator[dict[str, Any]]:
                         for pooled in (False, True) if place.repeat and policy == link else (False,):
                             told = player.repeatability(serve(player, earlier)[1]) if pooled else None
                             value = float(serve(player, dealt, told)[0].mean())
-                            row = {"place": name, "case": case + (", pooled" if pooled else ""), "policy": policy}
+                            row = {"place": name, "case": case + (POOLED if pooled else ""), "policy": policy}
                             yield row | {"unit": seed, "value": value, "rank": model.factor.shape[1]}
+
+
+START = "| case | newcomers |"  # of the table on the page
+
+
+def with_table(page: str, results: Path) -> str:
+    """The page with its table made anew from rare-clicks.csv, if there is such a file."""
+    if not (results / OUT).is_file():
+        return page
+    found = pl.read_csv(results / OUT).filter(policy="binary")
+    cells = {
+        (row["case"], row["place"]): markdown.number(row["ratio"], row["error"]) for row in found.iter_rows(named=True)
+    }
+    rows = [
+        [case.removesuffix(POOLED), "after twenty earlier ones" if case.endswith(POOLED) else "alone"]
+        + [cells[case, name] for name in TABLES]
+        for case in dict.fromkeys(case for case, _ in cells)
+    ]
+    return markdown.replaced(page, START, markdown.table(["case", "newcomers", *TABLES], rows))
 
 
 if __name__ == "__main__":

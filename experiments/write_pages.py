@@ -19,6 +19,7 @@ from experiments import (
     outlier_test,
     people_page,
     radius_sweep,
+    rare_clicks,
     readme_numbers,
     rivals_page,
     self_selection,
@@ -52,8 +53,9 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
         known: attributes.with_table(known.read_text(encoding="utf-8"), results),
         loop: service_loop.with_table(loop.read_text(encoding="utf-8"), results),
-        clicks: link_choice.with_table(
-            binary_outcome.with_tables(clicks.read_text(encoding="utf-8"), results), results
+        clicks: rare_clicks.with_table(
+            link_choice.with_table(binary_outcome.with_tables(clicks.read_text(encoding="utf-8"), results), results),
+            results,
         ),
         root / "README.md": readme_numbers.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),
     }

@@ -2,7 +2,7 @@
 
 N = 5000 users, H = 50 steps, d = 200, rank 18. A pass reads every row once: SOLD's adds up its moments (`moments_of`),
 EM's takes expectations under the current prior and adds up the gradient of the likelihood (`expect`). The additive
-start of EM (`pairs_of`) and whole fits stand beside them.
+start of EM (`dense_pairs_of`) and whole fits stand beside them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import polars as pl
 import newcomer as nc
 from benchmarks.measure import alternate, page
 from newcomer.em.likelihood import Task, likelihood_sums, merge_likelihood_sums
-from newcomer.em.pairs import pairs_of, start_from_pairs
+from newcomer.em.pairs import dense_pairs_of, start_from_pairs
 from newcomer.logs.reduce import reduce
 from newcomer.sold.moments import merge_moments as add_moments
 from newcomer.sold.moments import moments_of
@@ -29,7 +29,7 @@ USERS, STEPS, DIM, RANK = 5000, 50, 200, 18
 def main() -> None:
     """Measure and write the page."""
     logs = Synthetic(dim=DIM, rank=RANK, seed=1).logs(USERS, STEPS, seed=1)
-    pairs = reduce(logs, pairs_of, operator.add)
+    pairs = reduce(logs, dense_pairs_of, operator.add)
     everybody = np.ones(len(pairs.users), dtype=np.bool_)
     task = Task(start_from_pairs(pairs.take(everybody), RANK), everybody, ~everybody)
     seconds = alternate(
@@ -38,7 +38,7 @@ def main() -> None:
                 logs, partial(moments_of, ridge=1.0), add_moments, rows=second_moment_batch_rows(DIM)
             ),
             "EM pass": lambda: reduce(logs, partial(likelihood_sums, tasks=(task,)), merge_likelihood_sums),
-            "start of EM (all pairs)": lambda: reduce(logs, pairs_of, operator.add),
+            "start of EM (all pairs)": lambda: reduce(logs, dense_pairs_of, operator.add),
         }
     )
     seconds |= alternate(

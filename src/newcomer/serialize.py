@@ -40,11 +40,11 @@ FIRST_NAMES = {
     "gain.deals:PerUser": "gain.per_user:PerUser",
     "logs.summary:RewardHistogram": "logs.intake.sketch:Sketch",
     "logs.summary:LogTotals": "logs.intake.survey:Survey",
-    "em.pairs:Pairs": "population.all_pairs:Pairs",
+    "em.pairs:DensePairs": "population.all_pairs:Pairs",
     "em.pairs:SparsePairs": "population.all_pairs:SparsePairs",
     "em.pairs:pair_action_levels": "population.all_pairs:levels_of",
-    "em.pairs:pairs_of": "population.all_pairs:pairs_of",
-    "em.pairs:pairs_of_many_actions": "population.all_pairs:sparse_pairs_of",
+    "em.pairs:dense_pairs_of": "population.all_pairs:pairs_of",
+    "em.pairs:sparse_pairs_of": "population.all_pairs:sparse_pairs_of",
     "em.full_covariance:AllProducts": "population.full_covariance:AllProducts",
     "em.full_covariance:ScatterSums": "population.full_covariance:Products",
     "em.full_covariance:Whole": "population.full_covariance:Whole",
@@ -57,21 +57,20 @@ FIRST_NAMES = {
     "em.likelihood:likelihood_sums": "population.likelihood:expect",
     "em.likelihood:likelihood_squared_errors": "population.likelihood:squared_errors",
     "population:Population": "population.record:Population",
-    "em.shrinkage:Images": "population.wide_start:Images",
-    "em.shrinkage:Probe": "population.wide_start:Probe",
-    "em.shrinkage:sparse_pair_images": "population.wide_start:images_of",
+    "em.pair_moment:pair_moment_products": "population.wide_start:images_of",
     "_warm_start:SavedMoments": "refitting:Past",
     "sold.sparse_moments:KeptPairs": "sold.kept_pairs:KeptPairs",
     "sold.sparse_moments:Sparse": "sold.kept_pairs:Sparse",
     "sold.sparse_moments:sparse_moment_pairs": "sold.kept_pairs:kept_pairs_of",
     "sold.sparse_moments:BlockProducts": "sold.wide_moments:Products",
-    "sold.sparse_moments:Weighted": "sold.wide_moments:Weighted",
+    "sold.sparse_moments:Probe": "sold.wide_moments:Weighted",
     "sold.sparse_moments:SparseMoments": "sold.wide_moments:SparseMoments",
     "sold.sparse_moments:sparse_moment_products": "sold.wide_moments:products_of",
     "sold.sparse_moments:sparse_moment_squares": "sold.wide_moments:squares_of",
     "sold.sparse_moments:sparse_moments_of": "sold.wide_moments:sparse_moments_of",
 }
 LAST_NAMES = {first: last for last, first in FIRST_NAMES.items()}
+LAST_NAMES["population.wide_start:Images"] = "sold.sparse_moments:BlockProducts"  # was a record of its own
 
 
 def serialize_record(kind: str, record: object, facts: Mapping[str, Any]) -> bytes:

@@ -23,7 +23,7 @@ from newcomer.em.likelihood import (
 )
 from newcomer.em.likelihood_loops import BLOCK
 from newcomer.em.optimizer import Gram, Optimizer, Shrinkage
-from newcomer.em.pairs import pairs_of, start_from_pairs
+from newcomer.em.pairs import dense_pairs_of, start_from_pairs
 from newcomer.em.passes import Passes
 from newcomer.em.shrinkage import mean_shrinkage_precision
 from newcomer.em.variance_components import persistent_variance_share
@@ -188,7 +188,7 @@ def test_sums_do_not_depend_on_batches_and_tasks_see_only_their_users():
 
 def climb(parts, prior, penalty, passes):
     batch = batch_of(parts)
-    sums = pairs_of(batch).take(EVERY)
+    sums = dense_pairs_of(batch).take(EVERY)
     believed = Shrinkage(penalty, np.zeros(len(prior.mean)), prior.variances)
     optimizer = Optimizer(prior, Gram(sums.gram[0] / 0.7, float(sums.rows[0]) / 0.7), believed)
     values = []
@@ -271,11 +271,11 @@ def test_what_a_climb_has_learned_holds_for_other_penalties_and_other_numbers_of
 def test_all_pairs_match_two_loops_over_rows(seed, dim):
     rng = np.random.default_rng(seed)
     parts = histories(rng, users=30, dim=dim)
-    whole = pairs_of(batch_of(parts)).take(EVERY)
+    whole = dense_pairs_of(batch_of(parts)).take(EVERY)
     close(whole.products[0] / max(whole.pairable[0], 1), oracle.all_pairs(parts))
     close(whole.gram[0], sum(X.T @ X for X, _ in parts))
     close(whole.means[0], sum(X.T @ r / len(r) for X, r in parts))
-    split = pairs_of(batch_of(parts[:11], range(11))) + pairs_of(batch_of(parts[11:], range(11, 30)))
+    split = dense_pairs_of(batch_of(parts[:11], range(11))) + dense_pairs_of(batch_of(parts[11:], range(11, 30)))
     close(split.take(EVERY).products[0], whole.products[0])
 
 
@@ -286,7 +286,7 @@ def test_pairs_of_one_action_are_left_out(own, actions):
     table, centre = rng.standard_normal((actions, 3)), rng.standard_normal(actions)
     batch, parts, _ = some_people(rng, table=table, own=own, rank=1, share=0.0, actions=actions, users=40)
     for away in (None, centre):
-        whole = pairs_of(batch, actions=actions, centre=away).take(EVERY)
+        whole = dense_pairs_of(batch, actions=actions, centre=away).take(EVERY)
         centred = [(X, r if away is None else r - away[a], a) for X, r, a in parts]
         close(whole.products[0] / max(whole.pairable[0], 1), oracle.all_pairs(centred))
         assert whole.pairable[0] == sum(len(np.unique(a)) > 1 for _, _, a in parts)
@@ -315,7 +315,7 @@ def test_the_share_that_lasts_is_found_where_actions_come_again(share):
     errors = []
     for seed in range(8):
         logs, variance = repeated(share, seed)
-        facts = persistent_variance_share(pairs_of(next(logs.batches()), actions=15), variance)
+        facts = persistent_variance_share(dense_pairs_of(next(logs.batches()), actions=15), variance)
         errors.append((1.0 - facts.ratio - share) / facts.standard_error)
         assert facts.estimate == pytest.approx(max(1.0 - facts.ratio, 0.0))
         assert facts.standard_error < 0.06
@@ -333,7 +333,7 @@ def test_a_share_that_is_given_is_kept_and_one_that_nobody_tells_is_unknown():
     rng = np.random.default_rng(3)
     action = np.concatenate([rng.permutation(15)[:8] for _ in range(200)])
     once = Logs.from_arrays(user=np.repeat(np.arange(200), 8), action=action, reward=rng.standard_normal(1600))
-    assert persistent_variance_share(pairs_of(next(once.batches()), actions=15), np.ones(15)) is None
+    assert persistent_variance_share(dense_pairs_of(next(once.batches()), actions=15), np.ones(15)) is None
     model = fit(once, rank=1, calibrate=False, null=False)
     assert model.persistence is None and model.evidence.population.persistence is None
 
@@ -342,7 +342,7 @@ def test_the_start_is_the_truth_for_many_users():
     world = Synthetic(dim=8, rank=2, scale=2.0, offset=0.5, seed=3)
     parts = []
     for b in world.logs(40_000, (2, 12), seed=1).batches():
-        parts.append(pairs_of(b))
+        parts.append(dense_pairs_of(b))
     start = start_from_pairs(sum(parts[1:], parts[0]).take(EVERY), 2)
     close(start.mean, world.mean, 0.1)
     close(start.factor @ start.factor.T, world.covariance, 0.15)
@@ -387,7 +387,7 @@ def test_the_mean_is_shrunk_where_there_is_none():
     some = Synthetic(dim=10, offset=1.0, seed=1).logs(400, 8, seed=1)
     weak, strong = (
         mean_shrinkage_precision(
-            sum((pairs_of(b) for b in logs.batches()), pairs_of(next(logs.batches()))), EVERY, np.zeros(10)
+            sum((dense_pairs_of(b) for b in logs.batches()), dense_pairs_of(next(logs.batches()))), EVERY, np.zeros(10)
         )
         for logs in (none, some)
     )
@@ -431,12 +431,12 @@ def test_every_pass_is_told():
 
 def test_batches_and_order_do_not_matter():
     logs = Synthetic.learnable(dim=5, seed=4).logs(60, 6, seed=4)
-    pairs = [pairs_of(b) for b in logs.batches(rows=50)]
+    pairs = [dense_pairs_of(b) for b in logs.batches(rows=50)]
     assert len(pairs) > 3
     total = pairs[0]
     for part in pairs[1:]:
         total = operator.add(total, part)
-    close(total.products, pairs_of(next(logs.batches())).products)
+    close(total.products, dense_pairs_of(next(logs.batches())).products)
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -451,8 +451,8 @@ def test_rows_that_name_actions_are_worth_the_features_of_these_actions(intercep
     given = Logs.from_arrays(user=user, action=action, features=items[action], reward=reward, intercept=intercept)
     one, other = next(named.batches()), next(given.batches())
     assert (one.features == other.features).all() and one.dim == other.dim
-    for name, value in vars(pairs_of(one)).items():
-        close(value, getattr(pairs_of(other, actions=40), name))
+    for name, value in vars(dense_pairs_of(one)).items():
+        close(value, getattr(dense_pairs_of(other, actions=40), name))
     two, none = (by_row(some_population(rng, one.dim, rank), 40) for rank in (2, 0))
     tasks = (Task(two, EVERY, NONE), Task(none, ~EVERY, EVERY), Task(replace(two, share=0.4), EVERY, EVERY))
     for a, b in zip(likelihood_sums(one, tasks), likelihood_sums(other, tasks), strict=True):

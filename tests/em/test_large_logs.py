@@ -14,7 +14,7 @@ from newcomer.em.fit import estimate_population
 from newcomer.em.large_logs import shared_in_large_logs
 from newcomer.em.passes import Passes, Progress
 from newcomer.em.shrinkage import start_with_shrinkage
-from newcomer.em.spikes import PairMoments, Spikes
+from newcomer.em.spikes import Spikes, SpikeSearch
 from newcomer.logs import disk_store, workers
 from newcomer.logs.workers import WorkerPool
 from newcomer.subspace import subspace_distance
@@ -61,7 +61,7 @@ def test_moments_by_definition():
     """The moment of one-hot logs and its edge against sums over users, pair by pair."""
     logs, _ = world("one-hot", users=300)
     begin = start_with_shrinkage(Passes(logs), None)
-    moments = PairMoments(begin, 3)
+    moments = SpikeSearch(begin, 3)
     (found,) = moments.of([moments.every])
     batch = next(logs.batches())
     rewards = np.asarray(batch.rewards)

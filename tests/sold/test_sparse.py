@@ -11,7 +11,7 @@ import pytest
 import newcomer as nc
 from newcomer import one_hot
 from newcomer.em.optimizer import optimizer_solve_rows
-from newcomer.em.pairs import SparsePairs, pairs_of_many_actions
+from newcomer.em.pairs import SparsePairs, sparse_pairs_of
 from newcomer.em.passes import Passes
 from newcomer.em.shrinkage import start_with_shrinkage
 from newcomer.errors import ModelError, NewcomerError
@@ -109,7 +109,7 @@ def test_leading_directions_from_products_are_those_of_the_matrix() -> None:
 @pytest.mark.parametrize("again", [False, True])
 def test_the_start_is_that_of_its_definition(narrow, monkeypatch, again) -> None:
     """The leading directions by passes against the d x d matrix of all pairs, written out naively."""
-    monkeypatch.setattr("newcomer.em.shrinkage.PASSES", 8)
+    monkeypatch.setattr("newcomer.em.pair_moment.PASSES", 8)
     logs = logs_of(plain_ratings(150, 25, rows=8, seed=3, again=again))
     begin = start_with_shrinkage(Passes(logs), None)
     assert isinstance(begin.pairs, SparsePairs)
@@ -117,7 +117,7 @@ def test_the_start_is_that_of_its_definition(narrow, monkeypatch, again) -> None
     for buckets in (everybody, np.arange(len(everybody)) % 2 == 0):
         lengths, axes = pair_products(logs, buckets)
         start = begin.start(buckets, 2)
-        kept = begin.directions._kept[buckets.tobytes()]
+        kept = begin.moment._kept[buckets.tobytes()]
         close(kept[0], lengths[:3], 1e-8)
         assert subspace_distance(kept[1][:, :2], axes[:, :2]) < 1e-6
         assert start.factor.shape == (logs.dim, 2)
@@ -126,8 +126,8 @@ def test_the_start_is_that_of_its_definition(narrow, monkeypatch, again) -> None
 def test_sums_do_not_depend_on_batches() -> None:
     logs = logs_of(plain_ratings(60, 25, rows=8, seed=4))
     centre = np.zeros(logs.dim)
-    parts = [pairs_of_many_actions(batch, actions=logs.dim, centre=centre) for batch in logs.batches(rows=50)]
-    whole = pairs_of_many_actions(next(logs.batches()), actions=logs.dim, centre=centre)
+    parts = [sparse_pairs_of(batch, actions=logs.dim, centre=centre) for batch in logs.batches(rows=50)]
+    whole = sparse_pairs_of(next(logs.batches()), actions=logs.dim, centre=centre)
     total = parts[0]
     for part in parts[1:]:
         total = total + part

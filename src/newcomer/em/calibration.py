@@ -13,7 +13,7 @@ from newcomer.arrays import Bools, Floats, Ints
 from newcomer.em.optimizer import Optimizer, Shrinkage
 from newcomer.em.passes import Ascent, Passes
 from newcomer.em.shrinkage import FitStart, HeldoutFold, shrinkage_noise_floor
-from newcomer.em.spikes import PairMoments
+from newcomer.em.spikes import SpikeSearch
 from newcomer.population import Population
 from newcomer.radius import Draws
 from newcomer.sold.radius_terms import (
@@ -53,7 +53,7 @@ class Parts:
         self.eighths = self.possible and self.roomy and few and self._moments_agree()
 
     def _moments_agree(self) -> bool:
-        self.origin.prepare(self._halves(), max(self.size, 1))
+        self.origin.moment.prepare(self._halves(), max(self.size, 1))
         bases = [_basis(self.origin.start(half, self.size), max(self.size, 1)) for half in self._halves()]
         return radius_terms_tangents(radius_terms_cosines(*bases), 1)[0] <= LARGE
 
@@ -77,7 +77,7 @@ class Parts:
 
     def _started(self, parts: list[Bools]) -> list[Ascent]:
         """Ascents of parts from their own moments."""
-        self.origin.prepare(parts, self.size)
+        self.origin.moment.prepare(parts, self.size)
         parted = [Split(part, np.zeros_like(part)) for part in parts]
         folds, floor = [HeldoutFold(self.origin, split) for split in parted], shrinkage_noise_floor(self.origin.pairs)
         optimizers = [Optimizer(fold.start(self.size), fold.gram, self.penalty, floor) for fold in folds]
@@ -108,7 +108,7 @@ class MomentParts:
     Moments err more than the fit does, so the radius errs on the large side. `base` has everything but directions.
     """
 
-    def __init__(self, moments: PairMoments, base: Population) -> None:
+    def __init__(self, moments: SpikeSearch, base: Population) -> None:
         self.moments, self.base, self.origin = moments, base, moments.origin
 
     def draws(self, passes: Passes, rank: int) -> Draws:
@@ -116,7 +116,7 @@ class MomentParts:
 
         `passes` is not used.
         """
-        wide, buckets = self.origin.directions is not None, len(self.moments.every)
+        wide, buckets = self.origin.moment.by_passes, len(self.moments.every)
         if wide and not room_for_calibration(len(self.base.mean), self.moments.most):
             return Draws(2, (FAR, FAR), (FAR, FAR), hopeless=True)
 

@@ -40,7 +40,7 @@ from newcomer.em.calibration import MomentParts, Parts
 from newcomer.em.large_logs import choose_by_large_logs, judge_large_logs, large_logs_without_directions
 from newcomer.em.model_selection import ROUGH, ROUGHLY, Candidate, RankSearch, Trail
 from newcomer.em.optimizer import Optimizer
-from newcomer.em.pairs import AnyPairs
+from newcomer.em.pairs import Pairs
 from newcomer.em.passes import LONGEST, Ascent, Passes
 from newcomer.em.shrinkage import FitStart, HeldoutFold, start_with_shrinkage
 from newcomer.em.variance_components import forecast_variance_components, persistent_variance_share
@@ -81,7 +81,7 @@ class FittedPopulation:
         return self.decided or self.chosen
 
     @property
-    def pairs(self) -> AnyPairs:
+    def pairs(self) -> Pairs:
         """The sums over pairs."""
         return self.origin.pairs
 
@@ -236,7 +236,7 @@ def _spread(
 ) -> FittedPopulation:
     """Fit all users from what was found for a sample of them, or from more that all of them show."""
     origin = start_with_shrinkage(passes, persistence)
-    if origin.directions is not None:  # by passes, which those over the sample have saved
+    if origin.moment.by_passes:  # by passes, which those over the sample have saved
         origin = replace(origin, towards=sampled.optimizer.penalty.variance)
     best = sampled.optimizer.best or sampled.population
     best = replace(best, share=origin.share_for(sampled.population))

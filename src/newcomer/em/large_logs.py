@@ -35,7 +35,7 @@ from newcomer.em.model_selection import (
 )
 from newcomer.em.passes import Passes
 from newcomer.em.shrinkage import USUAL, FitStart
-from newcomer.em.spikes import PairMoments
+from newcomer.em.spikes import SpikeSearch
 from newcomer.evidence import RankComparison
 from newcomer.population import Population
 from newcomer.sold.radius_terms import radius_terms_splits
@@ -52,14 +52,14 @@ class Choice:
     apart: Population
     split: Split
     precision: float
-    moments: PairMoments
+    moments: SpikeSearch
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
     """What held-out users say of moments with 0, 1, 2, ... directions, and last of a rival that was fitted apart."""
 
-    moments: PairMoments
+    moments: SpikeSearch
     base: Population  # without directions
     folds: list[Bools]  # (B,) each: who judged the moments of the others
     ranks: tuple[int, ...]
@@ -93,8 +93,8 @@ def judge_large_logs(
     `base` has everything but directions. A `rival` was fitted to users in a sample of a share `sampled` of all. Without
     `level`, that some users give more than others, whatever the action, does not count.
     """
-    wide = origin.directions is not None
-    moments = PairMoments(origin, USUAL if rank == "auto" else int(rank))
+    wide = origin.moment.by_passes
+    moments = SpikeSearch(origin, USUAL if rank == "auto" else int(rank))
     folds = dealt_user_buckets(len(origin.pairs.users), 2 if wide else FOLDS)
     more = (
         radius_terms_splits(len(origin.pairs.users))

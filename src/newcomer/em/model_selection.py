@@ -171,7 +171,7 @@ class RankSearch:
     def _moments(self, rank: int) -> list[Population]:
         """The moment estimate of each fold."""
         if rank not in self._starts:
-            self.origin.prepare([fold.split.fitted for fold in self.folds], rank)
+            self.origin.moment.prepare([fold.split.fitted for fold in self.folds], rank)
             self._starts[rank] = [fold.start(rank) for fold in self.folds]
         return self._starts[rank]
 

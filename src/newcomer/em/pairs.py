@@ -20,7 +20,7 @@ squared deviations from their own mean, over n - 1, are an unbiased estimate of 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -37,9 +37,66 @@ TINY = 1e-300
 NOISELESS = 1e-8  # share of the mean squared reward below which noise counts as none
 
 
+class Pairs(Protocol):
+    """What a fit asks of the sums over users, by bucket; B buckets, dimension d, A actions.
+
+    `DensePairs` has sums of d x d entries. Where one-hot actions are many, `SparsePairs` has their diagonals alone.
+    """
+
+    @property
+    def users(self) -> Ints:
+        """Users, (B,)."""
+
+    @property
+    def rows(self) -> Ints:
+        """Rows, (B,)."""
+
+    @property
+    def squares(self) -> Floats:
+        """Sums of r^2, (B,)."""
+
+    @property
+    def shown(self) -> Floats:
+        """Sums of phi, (B, d)."""
+
+    @property
+    def gram(self) -> Floats | Diagonals:
+        """Sums of phi phi^T, (B, d, d)."""
+
+    @property
+    def cross(self) -> Floats:
+        """Sums of phi r, (B, d)."""
+
+    @property
+    def met(self) -> Floats:
+        """Rows of each action, (B, A); A = 0 where none is logged."""
+
+    @property
+    def levels(self) -> Floats:
+        """Sums of r of each action, (B, A)."""
+
+    @property
+    def powers(self) -> Floats:
+        """Sums of r^2 of each action, (B, A)."""
+
+    @property
+    def again(self) -> Floats:
+        """Meetings of a user and an action beyond the first, (B, A)."""
+
+    @property
+    def within(self) -> Floats:
+        """Sums of squared deviations of the rewards of such meetings from their mean, (B, A)."""
+
+    def take(self, buckets: Bools) -> Pairs:
+        """The sums of some buckets, added up; a leading axis of one remains."""
+
+    def start_mean(self) -> Floats:
+        """The mean (d,) of the moment estimate, of sums over one bucket."""
+
+
 @dataclass(frozen=True)
-class Pairs:
-    """Sums over users by bucket; B buckets, dimension d."""
+class DensePairs:
+    """Sums over users by bucket where there are few features; B buckets, dimension d."""
 
     users: Ints  # (B,) users
     pairable: Ints  # (B,) users with at least two rows
@@ -56,19 +113,23 @@ class Pairs:
     again: Floats  # (B, A) meetings of a user and an action beyond the first
     within: Floats  # (B, A) of squared deviations of these from the mean of their user and action
 
-    def __add__(self, other: Pairs) -> Pairs:
-        return Pairs(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+    def __add__(self, other: DensePairs) -> DensePairs:
+        return DensePairs(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
-    def take(self, buckets: Bools) -> Pairs:
+    def take(self, buckets: Bools) -> DensePairs:
         """The sums of some buckets, added up; a leading axis of one remains."""
-        return Pairs(**{name: value[buckets].sum(axis=0, keepdims=True) for name, value in vars(self).items()})
+        return DensePairs(**{name: value[buckets].sum(axis=0, keepdims=True) for name, value in vars(self).items()})
+
+    def start_mean(self) -> Floats:
+        """The mean (d,) of the moment estimate, of sums over one bucket."""
+        return start_from_pairs(self, 0).mean
 
 
 @dataclass(frozen=True)
 class SparsePairs:
     """The same where features are one-hot and actions many: sums that are d x d are diagonal, and `products` has none.
 
-    What is off the diagonal of the products is not kept: `newcomer.em.shrinkage` finds the directions that it
+    What is off the diagonal of the products is not kept: `newcomer.em.pair_moment` finds the directions that it
     has from further passes.
     """
 
@@ -105,11 +166,13 @@ class SparsePairs:
         """Sums (B, d) of phi r."""
         return self.levels
 
+    def start_mean(self) -> Floats:
+        """The mean reward (d,) of each action of sums over one bucket, as if it had been met once more, at the mean."""
+        met, levels = self.met[0], self.levels[0]
+        return np.asarray((levels + levels.sum() / max(met.sum(), 1.0)) / (met + 1.0))
 
-AnyPairs = Pairs | SparsePairs
 
-
-def pairs_of_many_actions(batch: Batch, *, actions: int, centre: Floats) -> SparsePairs:
+def sparse_pairs_of(batch: Batch, *, actions: int, centre: Floats) -> SparsePairs:
     """The sums of the users of a batch whose features are one-hot of many actions."""
     assert batch.actions is not None
     lengths, buckets = batch.lengths, user_bucket_count(actions)
@@ -158,7 +221,7 @@ def pair_action_levels(batch: Batch, actions: int) -> Floats:
     return np.array(counted, dtype=np.float64)
 
 
-def pairs_of(batch: Batch, *, actions: int = 0, centre: Floats | None = None) -> Pairs:
+def dense_pairs_of(batch: Batch, *, actions: int = 0, centre: Floats | None = None) -> DensePairs:
     """The sums of the users of a batch: where rows name actions of a catalogue, by action; else by row.
 
     `actions` is the number A of actions that are named, `centre` (A,) what is taken off their rewards in the products.
@@ -192,11 +255,11 @@ def pairs_of(batch: Batch, *, actions: int = 0, centre: Floats | None = None) ->
     return total
 
 
-def _empty(dim: int, actions: int) -> Pairs:
+def _empty(dim: int, actions: int) -> DensePairs:
     """The sums over nobody."""
     buckets = user_bucket_count(dim)
     met, levels, powers, again, within = np.zeros((5, buckets, actions))
-    return Pairs(
+    return DensePairs(
         users=np.zeros(buckets, dtype=np.int64),
         pairable=np.zeros(buckets, dtype=np.int64),
         rows=np.zeros(buckets, dtype=np.int64),
@@ -242,7 +305,7 @@ class Groups:
         return np.asarray(lengths**2 - same, dtype=np.float64)
 
 
-def _add_actions(total: AnyPairs, where: Ints, batch: Batch, actions: Ints, groups: Groups) -> None:
+def _add_actions(total: Pairs, where: Ints, batch: Batch, actions: Ints, groups: Groups) -> None:
     """Add what is counted by action."""
     count = total.met.shape[1]
     place = np.repeat(where, batch.lengths) * count + actions
@@ -259,7 +322,7 @@ def _add_actions(total: AnyPairs, where: Ints, batch: Batch, actions: Ints, grou
         total.again[:] += by_action(where[groups.user] * count + groups.action, groups.size - 1.0)
 
 
-def _add(total: Pairs, bucket: int, length: int, features: Floats, raw: Floats, rewards: Floats) -> None:
+def _add(total: DensePairs, bucket: int, length: int, features: Floats, raw: Floats, rewards: Floats) -> None:
     """Add users of one length: features (n, H, d), rewards (n, H) as they are, and less the population mean."""
     flat, weighted = features.reshape(-1, features.shape[2]), features * rewards[:, :, None]
     sums, plain = weighted.sum(axis=1), np.einsum("nhd,nh->nd", features, raw)
@@ -275,7 +338,7 @@ def _add(total: Pairs, bucket: int, length: int, features: Floats, raw: Floats, 
     total.products[bucket] += (sums.T @ sums - weighted.T @ weighted) / (length * (length - 1))
 
 
-def _leave_out_repeats(total: Pairs, where: Ints, batch: Batch, rewards: Floats, groups: Groups) -> None:
+def _leave_out_repeats(total: DensePairs, where: Ints, batch: Batch, rewards: Floats, groups: Groups) -> None:
     """Take users who met an action twice out of the products, and add them again without the pairs of one action."""
     lengths, pairs = batch.lengths, groups.pairs(len(batch.lengths))
     for user in np.flatnonzero(pairs < lengths * (lengths - 1)):
@@ -292,7 +355,7 @@ def _leave_out_repeats(total: Pairs, where: Ints, batch: Batch, rewards: Floats,
             total.pairable[where[user]] -= 1
 
 
-def _add_coded(total: Pairs, where: Ints, batch: Batch, coded: Coded, rewards: Floats, groups: Groups) -> None:
+def _add_coded(total: DensePairs, where: Ints, batch: Batch, coded: Coded, rewards: Floats, groups: Groups) -> None:
     """The same from a catalogue T: sums of phi phi^T x are T^T diag(sums of x by action) T, and b = T^T (sums of r by
     action)."""
     table_of_all = coded.table.dense() if isinstance(coded.table, OneHot) else coded.table
@@ -327,7 +390,7 @@ def _rows_of(batch: Batch, users: Ints, values: Ints) -> Ints:
     return values[np.repeat(chosen, batch.lengths)]
 
 
-def start_from_pairs(pairs: Pairs, rank: int, *, centred: bool = False) -> Population:
+def start_from_pairs(pairs: DensePairs, rank: int, *, centred: bool = False) -> Population:
     """The moment estimate from summed pairs (one bucket), in the metric of C, regularised where C is poorly known.
 
     C is shrunk towards a multiple of the identity by as much as a share d / rows, which is what sampling leaves open.
@@ -349,14 +412,6 @@ def start_from_pairs(pairs: Pairs, rank: int, *, centred: bool = False) -> Popul
     return Population(white @ mean, factor, left.noise, left.by_action, units=left.units)
 
 
-def start_mean_from_pairs(some: AnyPairs) -> Floats:
-    """The mean (d,) of the moment estimate from summed pairs (one bucket)."""
-    if isinstance(some, Pairs):
-        return start_from_pairs(some, 0).mean
-    met, levels = some.met[0], some.levels[0]
-    return np.asarray((levels + levels.sum() / max(met.sum(), 1.0)) / (met + 1.0))
-
-
 class Left(NamedTuple):
     """How far users differ along the leading directions (rank,), and the residual that this leaves."""
 
@@ -366,7 +421,7 @@ class Left(NamedTuple):
     units: Floats
 
 
-def what_pairs_leave(pairs: AnyPairs, lengths: Floats, rank: int, *, common: float) -> Left:
+def what_pairs_leave(pairs: Pairs, lengths: Floats, rank: int, *, common: float) -> Left:
     """The lengths of the leading directions, less what chance gives to the next one, and the variance they leave.
 
     `lengths` are all of them, or the leading ones, largest first; `common` is the mean square of the population mean.
@@ -382,13 +437,13 @@ def what_pairs_leave(pairs: AnyPairs, lengths: Floats, rank: int, *, common: flo
     return Left(kept, noise, by_action, np.maximum(np.array([left]) if apart is None else apart, TINY))
 
 
-def pair_action_variances(pairs: AnyPairs) -> Floats | None:
+def pair_action_variances(pairs: Pairs) -> Floats | None:
     """Variances (A,) of the rewards of each action around their mean, shrunk towards the common one by `FEW` rows; None
     without actions.
 
     >>> from newcomer.logs import Logs
     >>> logs = Logs.from_arrays(user=[1, 1, 2, 2], action=[0, 1, 0, 1], reward=[0.0, 1.0, 2.0, 1.0])
-    >>> pairs = pairs_of(next(logs.batches()), actions=2)
+    >>> pairs = dense_pairs_of(next(logs.batches()), actions=2)
     >>> pair_action_variances(pairs.take(np.ones(64, dtype=bool))).round(2).tolist()
     [1.33, 0.67]
     """

@@ -37,7 +37,7 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats
 from newcomer.em.likelihood import likelihood_squared_errors
-from newcomer.em.pairs import TINY, AnyPairs
+from newcomer.em.pairs import TINY, Pairs
 from newcomer.evidence import Forecast, PersistenceFacts
 from newcomer.logs.reduce import Pass
 from newcomer.one_hot import Square
@@ -64,7 +64,7 @@ def forecast_variance_components(population: Population, gram: Square, centre: F
 LASTING = 0.95  # the largest share that can last: a person who never wavers is not told apart from one who hardly does
 
 
-def persistent_variance_share(pairs: AnyPairs, variances: Floats) -> PersistenceFacts | None:
+def persistent_variance_share(pairs: Pairs, variances: Floats) -> PersistenceFacts | None:
     """The persistence, by users who met an action again; None where nobody did.
 
     Of an action with variance v, what does not last has the variance (1 - share) v, and so have deviations of a user's
@@ -84,7 +84,7 @@ def persistent_variance_share(pairs: AnyPairs, variances: Floats) -> Persistence
     return PersistenceFacts(2.0 * (min(ratio, 1.0) / max(error, TINY)) ** 2, ratio, estimate, error)
 
 
-def repeat_variance_squares(pairs: AnyPairs, variances: Floats) -> float:
+def repeat_variance_squares(pairs: Pairs, variances: Floats) -> float:
     """The sum over repeats of v^2: what the variance of their squared deviations is proportional to."""
     return float(pairs.again.sum(axis=0) @ variances**2)
 

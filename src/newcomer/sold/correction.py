@@ -46,6 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 from scipy.linalg import eigh
@@ -58,6 +59,49 @@ TURNS = 1000
 TOLERANCE = 1e-9  # change of the diagonal, relative to its largest entry, at which the turns end
 DENSE = 300  # up to this size all of a matrix is decomposed
 LARGEST_INVERSE = 2000  # actions up to which Q o Q is inverted
+
+
+class MomentCorrection(Protocol):
+    """What undoes the coverage in X, the mean of b1 b2^T; c x c in coordinates of the covered span.
+
+    `Correction` is by strata of history length; `JointCorrection`, of one-hot features, by entries.
+    """
+
+    @property
+    def span(self) -> Floats:
+        """The covered span (d, c)."""
+
+    @property
+    def symmetric_first(self) -> bool:
+        """Whether the moment may be symmetrised before it is corrected."""
+
+    @property
+    def most(self) -> int:
+        """The largest rank that can be found."""
+
+    def pooled(self, matrices: Floats) -> Floats:
+        """The corrected moments (..., c, c) of `matrices` (..., d, d), lengths pooled."""
+
+    def stratified(self, matrix: Floats, /) -> Floats:
+        """The corrected moment (c, c) of a matrix (d, d), by strata of length where there are some."""
+
+    def norm_of_inverse(self, rank: int) -> float:
+        """A bound on how much the correction of a moment of this rank enlarges an error."""
+
+    def completes(self, rank: int) -> bool:
+        """Whether the diagonal of a moment of this rank is completed."""
+
+    def hollow(self, matrices: Floats) -> Floats:
+        """Corrected moments as a test of the rank may see them."""
+
+    def filled(self, matrix: Floats, rank: int) -> Floats:
+        """A corrected moment with what was not observed filled in."""
+
+    def of_covariance(self) -> MomentCorrection:
+        """The same correction for a covariance."""
+
+    def bound_actions(self, moment: Floats, rank: int) -> Ints:
+        """The actions whose completed entry in a moment (d, d) is at its bound."""
 
 
 @dataclass(frozen=True)
@@ -389,10 +433,7 @@ def _correction_by_conjugate_gradients(
     return solution
 
 
-AnyCorrection = Correction | JointCorrection
-
-
-def correction_of(moments: Moments, coverage: Coverage, *, literal: bool = False) -> AnyCorrection:
+def correction_of(moments: Moments, coverage: Coverage, *, literal: bool = False) -> MomentCorrection:
     """The correction for these moments: entry by entry for one-hot features, by strata of length for others.
 
     `literal` is the paper's for both.
@@ -402,7 +443,7 @@ def correction_of(moments: Moments, coverage: Coverage, *, literal: bool = False
 
 
 def corrected_second_moment(
-    moments: Moments, *, literal: bool = False, correction: AnyCorrection | None = None, rank: int | None = None
+    moments: Moments, *, literal: bool = False, correction: MomentCorrection | None = None, rank: int | None = None
 ) -> Floats:
     """SOLD's estimate of E[beta beta^T] (d, d), symmetrised; zero in directions that no logged action reaches.
 

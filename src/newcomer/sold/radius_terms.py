@@ -36,12 +36,12 @@ from scipy.special import betaincinv
 
 from newcomer.arrays import Bools, Floats, symmetric_part
 from newcomer.radius import FACTORS, LARGEST_STEP, Draws, Ingredients, Printed, Walk
-from newcomer.sold.correction import AnyCorrection, diagonal_correction_factor, leading_for_correction
+from newcomer.sold.correction import MomentCorrection, diagonal_correction_factor, leading_for_correction
 from newcomer.sold.moments import Moments, longest_in_moment_stratum
 from newcomer.users import dealt_user_buckets, user_bucket_signs, user_group_bounds
 
 
-def radius_terms_of(moments: Moments, correction: AnyCorrection, spectrum: Floats, basis: Floats) -> Ingredients:
+def radius_terms_of(moments: Moments, correction: MomentCorrection, spectrum: Floats, basis: Floats) -> Ingredients:
     """The numbers for the leading eigenvectors `basis` (d, k) of a corrected moment with this spectrum (d,)."""
     rank = basis.shape[1]
     ranges = _ranges(moments, whole=not correction.symmetric_first)
@@ -90,7 +90,7 @@ def _ranges(moments: Moments, *, whole: bool) -> Floats:
     return ranges
 
 
-def _squares(moments: Moments, correction: AnyCorrection) -> Floats:
+def _squares(moments: Moments, correction: MomentCorrection) -> Floats:
     """Sums (G, s, d, d) over the users of each group: of M^2 (s = 1), or of X X^T and X^T X (s = 2)."""
     pairs = moments.pairs
     return pairs.symmetric_squares[:, None] if correction.symmetric_first else pairs.squares[:, :2]
@@ -107,7 +107,7 @@ class Group(NamedTuple):
     squares: Floats  # (s, d, d) sums of their squares
 
 
-def walk_for_radius_terms(moments: Moments, correction: AnyCorrection, L: float) -> Iterator[Group]:
+def walk_for_radius_terms(moments: Moments, correction: MomentCorrection, L: float) -> Iterator[Group]:
     """Walk through the groups of users: the step and the centre of each come from the groups before it.
 
     The bound holds for any steps that are fixed before the users they apply to are seen; the best step for N users of
@@ -125,7 +125,7 @@ def walk_for_radius_terms(moments: Moments, correction: AnyCorrection, L: float)
         seen, seen_squares, seen_users = seen + total, seen_squares + square, seen_users + users
 
 
-def _walked(moments: Moments, correction: AnyCorrection, L: float) -> Walk:
+def _walked(moments: Moments, correction: MomentCorrection, L: float) -> Walk:
     """What the bound needs of the whole walk, for each of the `FACTORS`."""
     spread: Floats | float = 0.0
     weighted: Floats | float = 0.0
@@ -172,7 +172,7 @@ FAR = 1e6  # a tangent of an error about which nothing is known
 CHANCE = 0.01  # level at which agreement must differ from that of random directions
 
 
-def radius_terms_sold_draws(moments: Moments, correction: AnyCorrection, rank: int) -> Draws:
+def radius_terms_sold_draws(moments: Moments, correction: MomentCorrection, rank: int) -> Draws:
     """Draws of the error of SOLD's basis, from the moments it was made of: no further pass.
 
     Parts are corrected with everybody's coverage, so what coverage varies between them counts as error too: the radius

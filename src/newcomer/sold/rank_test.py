@@ -23,7 +23,7 @@ import numpy as np
 
 from newcomer.arrays import Floats
 from newcomer.evidence import RankTest
-from newcomer.sold.correction import AnyCorrection, correction_of, coverage_for_correction
+from newcomer.sold.correction import MomentCorrection, correction_of, coverage_for_correction
 from newcomer.sold.moments import Moments
 from newcomer.users import user_bucket_signs
 
@@ -62,7 +62,7 @@ class FlipTests(NamedTuple):
     covariance: FlipTest
 
 
-def rank_flip_tests(moments: Moments, *, correction: AnyCorrection | None = None) -> FlipTests:
+def rank_flip_tests(moments: Moments, *, correction: MomentCorrection | None = None) -> FlipTests:
     """Test both moments; lengths are pooled on both sides of the comparison.
 
     With m1, m2 the means of b1, b2 over users, the covariance is the mean over users of (b1 - m1)(b2 - m2)^T, corrected
@@ -77,7 +77,7 @@ def rank_flip_tests(moments: Moments, *, correction: AnyCorrection | None = None
     return FlipTests(_test(correction, of_products), _test(correction.of_covariance(), of_centred))
 
 
-def _test(correction: AnyCorrection, parts: Floats) -> FlipTest:
+def _test(correction: MomentCorrection, parts: Floats) -> FlipTest:
     """The test of a mean over users, given as the sum of corrected `parts` (B, c, c) that its buckets contribute."""
     total, parts, signs = parts.sum(axis=0), correction.hollow(parts), user_bucket_signs(len(parts))
     limit = min(correction.most or len(total), len(total))

@@ -1,13 +1,8 @@
 """The second moment of users by SOLD, whatever the estimator: one interface for few features and for many actions.
 
 Coverage, the spectrum, the test of the rank and the terms of the paper's radii are needed of every fit. `DenseSold` has
-them from d x d sums that one pass adds up; `SparseSold` from a few passes more, where one-hot actions are too many for
-a d x d matrix. `find_second_moment` takes the one that suits the logs.
-
-Offline: what SOLD says of some logs, whatever the estimator: coverage, spectrum, test of the rank, radii.
-
-From moments that are d x d (`newcomer.sold`). Where one-hot actions are many, `newcomer.sold.sparse` says the same
-from a few passes more.
+them from d x d sums that one pass adds up; `SparseSold` (`newcomer.sold.sparse`) from a few passes more, where one-hot
+actions are too many for a d x d matrix. `find_second_moment` takes the one that suits the logs.
 """
 
 from __future__ import annotations
@@ -28,8 +23,8 @@ from newcomer.logs.reduce import CODED, PassOver, reduce
 from newcomer.population import Estimate, Population
 from newcomer.radius import Ingredients
 from newcomer.sold.correction import (
-    AnyCorrection,
     Coverage,
+    MomentCorrection,
     corrected_population_mean,
     corrected_second_moment,
     correction_of,
@@ -64,6 +59,10 @@ class SecondMoment(Protocol):
 
     def estimate(self, *, calibrate: bool) -> Estimate:
         """SOLD's basis and population."""
+
+    @property
+    def share_near_square(self) -> float:
+        """The share of users whose halves have about as many rows as there are features."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ def second_moment_ridge(logs: Logs, estimator: str, ridge: float | None) -> tupl
 
 def warn_of_second_moment(found: SecondMoment, ridge: float | None, dim: int, *, stacklevel: int) -> str:
     """Warn where pseudo-inverses fail on these logs; the same in a few words, for the evidence, or nothing."""
-    share = moments_share_near_square(found.moments) if ridge is None and isinstance(found, DenseSold) else 0.0
+    share = found.share_near_square if ridge is None else 0.0
     if share < NEAR_SQUARE:
         return ""
     users = f"{share:.0%} of the users have halves of about {dim} rows, as many as there are features"
@@ -140,7 +139,7 @@ class DenseSold:
     logs: Logs
     moments: Moments
     coverage: Coverage
-    correction: AnyCorrection
+    correction: MomentCorrection
     tests: tuple[RankTest, ...]
     moment: Floats  # (d, d)
     spectrum: Floats  # (d,)
@@ -165,6 +164,11 @@ class DenseSold:
     def basis(self) -> Floats:
         """The leading directions (d, k)."""
         return np.ascontiguousarray(self.directions[:, : self.rank])
+
+    @property
+    def share_near_square(self) -> float:
+        """The share of users whose halves have about as many rows as there are features."""
+        return moments_share_near_square(self.moments)
 
     def radius(self, rank: int) -> Ingredients | None:
         """What the paper's radii of a basis of this rank follow from."""

@@ -2,9 +2,7 @@
 
 One pass adds up what has d entries: coverage, half estimates, margins of pairs. For em, three more find the leading
 values of the second moment, by margins; no null and no radius of the paper is computed, since nobody has asked. For
-sold, `newcomer.sold.sparse` finds directions, null and draws of the error, by as many passes as that takes.
-
-SOLD where one-hot actions are many: leading directions, the null of sign flips and draws of the error, by passes.
+sold, leading directions, the null of sign flips and draws of the error take as many passes as they need.
 
 `Pairwise` keeps the pairs of actions that somebody met as a sparse matrix, and does what is done for few actions;
 `ByMargins` multiplies by passes and never has more than a few columns, where pairs are too many to be kept. Both are
@@ -17,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array, diags_array
@@ -57,7 +55,7 @@ class SparseSold:
     """What follows from a few passes; `rank` is that asked for, or found by the test (sold)."""
 
     logs: Logs
-    way: AnyWide
+    way: SparseMoment
     rank: int
     found: Leading
     tests: tuple[RankTest, ...] = ()
@@ -82,7 +80,7 @@ class SparseSold:
         if spectrum_only:
             margins = ByMargins.of(run, ridge, moments)
             return cls(logs, margins, 0, margins.leading(0, passes=FEW_PASSES))
-        way: AnyWide
+        way: SparseMoment
         if sparse_moments_fit_memory(moments):
             way = Pairwise.of(run, ridge, moments, literal=literal)
         elif literal:
@@ -99,6 +97,11 @@ class SparseSold:
     def moments(self) -> SparseMoments:
         """The sums of the first pass."""
         return self.way.moments
+
+    @property
+    def share_near_square(self) -> float:
+        """None: one-hot rows are orthogonal or equal, and their halves are never nearly singular."""
+        return 0.0
 
     @property
     def spectrum(self) -> Floats:
@@ -185,6 +188,43 @@ class Leading(NamedTuple):
     values: Floats
     directions: Floats
     diagonal: Floats
+
+
+class SparseMoment(Protocol):
+    """The second moment of many one-hot actions, whichever of both corrections it has."""
+
+    @property
+    def run(self) -> Pass:
+        """A pass over the logs."""
+
+    @property
+    def ridge(self) -> float | None:
+        """Of the half estimates; None is the pseudo-inverse."""
+
+    @property
+    def moments(self) -> SparseMoments:
+        """The sums of the first pass."""
+
+    @property
+    def name(self) -> str:
+        """What the correction is called in the evidence."""
+
+    @property
+    def completes(self) -> bool:
+        """Whether the diagonal is completed."""
+
+    @property
+    def inverse_norm(self) -> float:
+        """A bound on how much the correction enlarges an error."""
+
+    def leading(self, rank: int, count: int = LEADING) -> Leading:
+        """The leading `count` values with the diagonal of this rank."""
+
+    def test(self) -> FlipTest:
+        """The sign-flip test of the rank."""
+
+    def bases(self, parts: Sequence[Bools], rank: int) -> list[Floats]:
+        """Leading directions (d, rank) of parts of the users."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,9 +389,6 @@ class ByMargins:
         Leaving the diagonal out can double a norm.
         """
         return float(np.sqrt(2.0 * self.moments.count) * self.correction.scale.max())
-
-
-AnyWide = Pairwise | ByMargins
 
 
 def _sparse_square_norm(run: Pass, ridge: float | None, moments: SparseMoments) -> float:

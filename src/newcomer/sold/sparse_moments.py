@@ -180,7 +180,7 @@ def _columns(matrix: csr_array) -> Floats:
     return np.asarray(matrix.sum(axis=0), dtype=np.float64).ravel()
 
 
-class Weighted(NamedTuple):
+class Probe(NamedTuple):
     """A weight for each bucket (B,) of users, and the columns (A, q) that their M is multiplied with."""
 
     weights: Floats
@@ -210,7 +210,7 @@ def sparse_moment_squares(batch: Batch, ridge: float | None, *, columns: Floats)
 
 
 def sparse_moment_products(
-    batch: Batch, ridge: float | None, *, asked: tuple[Weighted, ...], hollow: bool
+    batch: Batch, ridge: float | None, *, asked: tuple[Probe, ...], hollow: bool
 ) -> BlockProducts:
     """sum_n weight_n M_n Q over the users of a batch, for each question: the map of a pass.
 
@@ -377,7 +377,7 @@ class MarginCorrection:
         Buckets of users count by `weights` (B,): ones, signs, or those of a part.
         """
         scaled = [self.scale[:, None] * block for block in blocks]
-        asked = tuple(Weighted(weight, block) for weight, block in zip(weights, scaled, strict=True))
+        asked = tuple(Probe(weight, block) for weight, block in zip(weights, scaled, strict=True))
         found: BlockProducts = run(
             partial(sparse_moment_products, ridge=ridge, asked=asked, hollow=True), BlockProducts.__add__
         )

@@ -17,7 +17,7 @@ import polars as pl
 from newcomer._fit import fit
 from newcomer.arrays import Floats
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.em.pairs import Pairs, pairs_of
+from newcomer.em.pairs import DensePairs, dense_pairs_of
 from newcomer.logs.reduce import reduce
 from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
@@ -43,14 +43,14 @@ def run(setting: Setting, *, scale: float, users: int, seed: int) -> pl.DataFram
         "EM": fit(logs, rank=RANK, null=False, calibrate=False).basis,
         "SOLD": fit(logs, rank=RANK, estimator="sold", ridge=RIDGE, null=False).basis,
         "SOLD, pseudo-inverse": fit(logs, rank=RANK, estimator="sold-pinv", null=False).basis,
-        "all pairs": all_pairs(reduce(logs, pairs_of, Pairs.__add__), RANK),
+        "all pairs": all_pairs(reduce(logs, dense_pairs_of, DensePairs.__add__), RANK),
         "known theta": known_theta(world, users, seed),
     }
     errors = [subspace_distance(basis, world.basis) for basis in bases.values()]
     return pl.DataFrame({"scale": scale, "users": users, "seed": seed, "estimator": list(bases), "error": errors})
 
 
-def all_pairs(pairs: Pairs, rank: int) -> Floats:
+def all_pairs(pairs: DensePairs, rank: int) -> Floats:
     """Leading directions of C^-1 mean[(b b^T - sum phi phi^T r^2) / (H (H - 1))] C^-1.
 
     b b^T - sum phi phi^T r^2 is the sum over all ordered pairs of different rows of a user, whose noises are

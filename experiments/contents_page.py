@@ -20,7 +20,7 @@ paper](../docs/paper/results.md) and the tables of the guides. No number is type
 
 ## Contents
 
-Every table: what is made with it, the command, the minutes of one core behind it (tables may share runs), the commit \
+Every table: what is made with it, the command, the processor minutes behind it (tables may share runs), the commit \
 that made it, and the hash of the code that it rests on. Tables without hash and minutes are of the commit named, \
 before commands noted what they write."""
 

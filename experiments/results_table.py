@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,14 @@ from newcomer.paper import contents
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = {"newcomer": contents.PACKAGE, "experiments": Path(__file__).parent}
-_BEGUN = time.monotonic()
 
 
 def write_table(frame: pl.DataFrame, name: str, **options: Any) -> None:
-    """Write a table of results, and note the command, its code and the seconds since it began."""
+    """Write a table of results, and note the command, its code and its processor seconds (ended workers included)."""
     frame.write_csv(RESULTS / name, **options)
     spec = sys.modules["__main__"].__spec__
     module = spec.name if spec else "experiments"
     command = " ".join(["python -m", module, *sys.argv[1:]])
-    seconds = time.monotonic() - _BEGUN
+    spent = os.times()
+    seconds = spent.user + spent.system + spent.children_user + spent.children_system
     contents.record(RESULTS, name, command=command, modules=[module], seconds=seconds, packages=PACKAGES)

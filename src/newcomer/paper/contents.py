@@ -1,7 +1,7 @@
 """The table of contents of a folder of results: which command made each table, at which commit, from which code.
 
 `contents.csv` has a row for each table: `table`, `command`, `commit` (with a + if the code had changes that were not
-committed), `code` and `seconds` (of one core, of all jobs behind the table, however many tables share them). It is
+committed), `code` and `seconds` (of the processor, of all jobs behind the table, however many tables share them). It is
 written by whatever writes a table.
 
 `code` is a hash of the modules that the table rests on: those that its module imports, and theirs, within the packages

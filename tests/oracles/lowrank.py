@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 
-def ridge_by_augmented_rows(observed, features, ridge):
+def ridge_by_augmented_rows(table, features, ridge):
     """argmin_w sum_j (r_j - w . f_j)^2 + ridge |w|^2 for each row, as least squares with sqrt(ridge) I appended."""
     dim = features.shape[1]
     out = []
-    for row in range(observed.shape[0]):
-        shown = features[observed.column[observed.row == row]]
-        values = observed.value[observed.row == row]
+    for row in range(table.shape[0]):
+        cells = slice(table.indptr[row], table.indptr[row + 1])
+        shown, values = features[table.indices[cells]], table.data[cells]
         system = np.vstack([shown, np.sqrt(ridge) * np.eye(dim)])
         out.append(np.linalg.lstsq(system, np.concatenate([values, np.zeros(dim)]), rcond=None)[0])
     return np.array(out)

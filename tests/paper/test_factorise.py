@@ -12,7 +12,6 @@ from newcomer.paper.worlds.factorise import (
     Recipe,
     alternate,
     factorise,
-    ridge_rows,
     shrink,
     shrink_to_rank,
     soft_threshold,
@@ -20,7 +19,7 @@ from newcomer.paper.worlds.factorise import (
 )
 from newcomer.paper.worlds.movielens_standin import write_standin
 from newcomer.paper.worlds.ratings import read_ratings
-from tests.oracles.lowrank import objective, ridge_by_augmented_rows, threshold_by_svd
+from tests.oracles.lowrank import objective, threshold_by_svd
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +44,6 @@ def observed():
     row, column = np.nonzero(rng.random(matrix.shape) < 0.6)
     value = matrix[row, column] + 0.1 * rng.standard_normal(len(row))
     return Observed(row, column, value, matrix.shape)
-
-
-def test_ridge_of_each_row_is_that_of_augmented_least_squares(observed):
-    features = np.random.default_rng(0).standard_normal((20, 4))
-    fast = ridge_rows(observed, features, 0.7)
-    np.testing.assert_allclose(fast, ridge_by_augmented_rows(observed, features, 0.7), atol=1e-10)
-
-
-def test_a_row_without_observations_gets_zero_weights(observed):
-    kept = observed.row != 4
-    thinned = Observed(observed.row[kept], observed.column[kept], observed.value[kept], observed.shape)
-    assert not ridge_rows(thinned, np.eye(20), 1.0)[4].any()
 
 
 def test_every_sweep_of_alternating_regressions_lowers_its_objective(observed):

@@ -23,6 +23,7 @@ import numpy as np
 from scipy import sparse
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
+from newcomer.linear.als import AlsRegression, fit_als, observed_cells
 from newcomer.linear.state import State
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
@@ -82,7 +83,7 @@ class FoldIn(Contract[Answers]):
 def recommenders(logs: Logs, model: Model) -> dict[str, FoldIn]:
     """ALS and, unless there are too many actions, EASE, each as it is and with a user's own answers if any."""
     cells, hashes = recommender_cells(logs)
-    met = _ones(cells)
+    met = observed_cells(cells)
     total, count = (np.asarray(one.sum(axis=0)).ravel() for one in (cells, met))
     mean = (total + PRIOR * cells.sum() / met.sum()) / (count + PRIOR)
     centred = cells.copy()
@@ -136,7 +137,7 @@ def recommender_cells(logs: Logs) -> tuple[Any, Hashes]:
 def recommender_table(logs: Logs) -> tuple[Floats, Bools]:
     """Mean answers (users, actions) of the logs, zero where there are none, and where there are some."""
     cells, _ = recommender_cells(logs)
-    return cells.toarray(), _ones(cells).toarray() > 0
+    return cells.toarray(), observed_cells(cells).toarray() > 0
 
 
 def _recommender_with_best_ridge(name: str, centred: Any, hashes: Hashes) -> Fold:
@@ -160,14 +161,9 @@ def _cells_where(cells: Any, row: Ints, kept: Bools) -> Any:
     return sparse.csr_array((cells.data[kept], (row[kept], cells.indices[kept])), shape=cells.shape)
 
 
-def _ones(cells: Any) -> Any:
-    """One in each cell that is there, whatever it holds."""
-    return sparse.csr_array((np.ones(len(cells.data)), cells.indices, cells.indptr), shape=cells.shape)
-
-
 @dataclass(frozen=True, eq=False)
 class Als:
-    """Factors (A, k) of the actions, by explicit alternating least squares."""
+    """Factors (A, k) of the actions, by explicit alternating least squares (linear/als.py)."""
 
     items: Floats
     ridge: float
@@ -175,25 +171,22 @@ class Als:
     @classmethod
     def of(cls, centred: Any, ridge: float) -> Als:
         """Some sweeps from a small random start."""
-        items = 0.1 * world_stream(0, "als").standard_normal((centred.shape[1], FACTORS))
-        turned = centred.T.tocsr()
-        for _ in range(SWEEPS):
-            users = _fold_in_recommender(items, centred, _ones(centred), ridge)
-            items = _fold_in_recommender(users, turned, _ones(turned), ridge)
-        return cls(items, ridge)
+        start = 0.1 * world_stream(0, "als").standard_normal((centred.shape[1], FACTORS))
+        return cls(fit_als(centred, start, ridge=ridge, sweeps=SWEEPS)[1], ridge)
 
     @cached_property
-    def squares(self) -> Floats:
-        """The products (A, k k) of each action's factors, the same for all newcomers."""
-        return _factor_squares(self.items)
+    def regression(self) -> AlsRegression:
+        """The regression of a newcomer's answers on the factors."""
+        return AlsRegression(self.items, self.ridge)
 
     def __call__(self, answers: Floats, where: Bools) -> Floats:
-        found = _fold_in_recommender(self.items, answers, where.astype(np.float64), self.ridge, self.squares)
-        return np.asarray(found @ self.items.T)
+        row, column = np.nonzero(where)
+        cells = sparse.csr_array((answers[row, column], (row, column)), shape=answers.shape)
+        return np.asarray(self.regression.solve(cells) @ self.items.T)
 
     def at(self, cells: Any, rows: Ints, actions: Ints) -> Floats:
         """What is expected of some cells of a sparse table."""
-        users = _fold_in_recommender(self.items, cells, _ones(cells), self.ridge)
+        users = self.regression.solve(cells)
         return np.asarray(np.einsum("ck,ck->c", users[rows], self.items[actions]))
 
 
@@ -217,17 +210,3 @@ class Ease:
     def at(self, cells: Any, rows: Ints, actions: Ints) -> Floats:
         """What is expected of some cells of a sparse table."""
         return np.asarray((cells @ self.weights)[rows, actions])
-
-
-def _factor_squares(factors: Floats) -> Floats:
-    count, rank = factors.shape
-    return (factors[:, :, None] * factors[:, None, :]).reshape(count, rank * rank)
-
-
-def _fold_in_recommender(
-    factors: Floats, answers: Any, where: Any, ridge: float, squares: Floats | None = None
-) -> Floats:
-    """Ridge least squares (n, k) of each row of answers (n, A) on the factors (A, k) of its cells, dense or sparse."""
-    rank, squares = factors.shape[1], _factor_squares(factors) if squares is None else squares
-    systems = np.asarray(where @ squares).reshape(-1, rank, rank) + ridge * np.eye(rank)
-    return np.asarray(np.linalg.solve(systems, np.asarray(answers @ factors)[:, :, None])[:, :, 0])

@@ -25,8 +25,8 @@ Low-rank fits of a partly observed matrix: alternating ridge regressions, and a 
 
 With ratings r_ij on the observed set Omega, B (n, d) of users and F (m, d) of movies:
 
-* `alternate` minimises sum_Omega (r_ij - b_i . f_j)^2 + ridge (|B|^2 + |F|^2) by solving for B and F in turn, the
-  maximum a posteriori estimate of probabilistic matrix factorisation (Salakhutdinov and Mnih 2007).
+* `alternate` minimises sum_Omega (r_ij - b_i . f_j)^2 + ridge (|B|^2 + |F|^2) by solving for B and F in turn
+  (`newcomer.linear.als`).
 * `shrink` keeps F and minimises 1/2 sum_Omega (r_ij - b_i . f_j)^2 + threshold |B|_* over B, a convex problem, by
   proximal gradient steps with singular-value soft-thresholding (Cai, Candes and Shen 2010), accelerated as FISTA (Beck
   and Teboulle 2009) with restarts (O'Donoghue and Candes 2015).
@@ -44,11 +44,12 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy import sparse
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import ModelError
 from newcomer.files import pack_file, unpack_file, write_file
+from newcomer.linear.als import fit_als
 from newcomer.paper.worlds.download import cache_folder
 from newcomer.paper.worlds.ratings import Ratings
 from newcomer.worlds.world import world_stream
@@ -254,39 +255,17 @@ class Observed:
         seen[self.row, self.column] = 1.0
         return values, seen
 
-    @cached_property
-    def transposed(self) -> Observed:
-        """The same entries of the transposed matrix."""
-        return Observed(self.column, self.row, self.value, self.shape[::-1])
-
-    @cached_property
-    def rows(self) -> list[tuple[Ints, Floats]]:
-        """For each row its observed columns and values."""
+    @property
+    def table(self) -> sparse.csr_array:
+        """The matrix, sparse: what is not stored was not observed, and what was observed twice is stored twice."""
         order = np.argsort(self.row, kind="stable")
-        cuts = np.searchsorted(self.row[order], np.arange(1, self.shape[0]))
-        return list(zip(np.split(self.column[order], cuts), np.split(self.value[order], cuts), strict=True))
+        starts = np.searchsorted(self.row[order], np.arange(self.shape[0] + 1))
+        return sparse.csr_array((self.value[order], self.column[order], starts), shape=self.shape)
 
     def error(self, users: Floats, movies: Floats) -> float:
         """Root mean squared error of the predictions users . movies."""
         predicted = np.einsum("nd,nd->n", users[self.row], movies[self.column])
         return math.sqrt(np.mean((self.value - predicted) ** 2))
-
-
-def ridge_rows(observed: Observed, features: Floats, ridge: float) -> Floats:
-    """Ridge regression of each row of the matrix on `features` (m, d) of its observed columns: (n, d).
-
-    Row by row, because the d x d systems of all users together would take gigabytes at d = 200. The recommenders of
-    `newcomer.evaluation` have few factors and many users, and solve all rows in one batch.
-    """
-    dim = features.shape[1]
-    weights = np.zeros((observed.shape[0], dim))
-    for index, (columns, values) in enumerate(observed.rows):
-        shown = features[columns]
-        system = shown.T @ shown
-        system.flat[:: dim + 1] += ridge
-        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
-        weights[index] = cho_solve(factor, shown.T @ values, check_finite=False)
-    return weights
 
 
 def alternate(
@@ -301,10 +280,7 @@ def alternate(
     """
     movies = rng.standard_normal((observed.shape[1], dim)) / math.sqrt(dim)
     movies[:, 0] = 1.0  # the level of the ratings, or the first sweep is spent on finding it
-    for _ in range(sweeps):
-        users = ridge_rows(observed, movies, ridge)
-        movies = ridge_rows(observed.transposed, users, ridge)
-    return users, movies
+    return fit_als(observed.table, movies, ridge=ridge, sweeps=sweeps)
 
 
 def soft_threshold(matrix: Floats, amount: float) -> tuple[Floats, int]:

@@ -1,9 +1,9 @@
 """What are attributes of users worth, before the first interaction and after some?
 
-`python -m experiments.attributes [taxes bfi young movielens]` (NEWCOMER_DATA names the folder that holds taxes/, bfi/,
-young-people/ and ml-1m/) writes experiments/results/attributes.csv. Users are dealt into folds; those of a fold are
-newcomers of fits to the others. Each newcomer's rows are dealt ten times: eight are candidates, others are known. All
-rules choose among the same candidates with the same rows known; the table tells the mean reward over the population
+`python -m experiments.attributes [taxes bfi young movielens emails]` (NEWCOMER_DATA names the folder that holds taxes/,
+bfi/, young-people/ and ml-1m/) writes experiments/results/attributes.csv. Users are dealt into folds; those of a fold
+are newcomers of fits to the others. Each newcomer's rows are dealt ten times: eight are candidates, others are known.
+All rules choose among the same candidates with the same rows known; the table tells the mean reward over the population
 mean's, averaged over deals and then over users, its standard error over users, and the paired difference of PriorUCB
 with attributes to PriorUCB without ("added").
 
@@ -30,9 +30,9 @@ What is tried was listed before any of it was looked at:
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ import numpy as np
 import polars as pl
 
 from experiments import markdown
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from newcomer._fit import fit
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.charts.pictures import Axis, draw_lines
@@ -55,7 +55,7 @@ from newcomer.policies.prior import PriorUCB
 from newcomer.population import AttributePrior
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "attributes.png"
-OUT = Path(__file__).parent / "results" / "attributes.csv"
+OUT = "attributes.csv"
 DEALS, CHOICES, STEPS = 10, 8, (0, 1, 2, 5, 10)
 WITH, WITHOUT, PERMUTED, REGRESSION = "attributes", "without", "permuted", "regression"
 JOINT, BINARY, BINARY_WITHOUT = "joint", "binary", "binary, without"
@@ -137,6 +137,14 @@ def movielens() -> Table:
 
 
 TABLES: dict[str, Callable[[], Table]] = {"taxes": taxes, "bfi": bfi, "young": young, "movielens": movielens}
+QUICK, FEW = ("taxes", "bfi"), 300  # tables of a quick run, and how many of their people are logged
+
+
+def first_people(table: Table, count: int) -> Table:
+    """The table of its first people alone."""
+    rows = table.frame["user"].is_in(table.frame["user"].unique().sort()[:count].to_list())
+    features = None if table.features is None else table.features[rows.to_numpy()]
+    return replace(table, frame=table.frame.filter(rows), features=features)
 
 
 def folds_of(table: Table) -> Iterator[tuple[Bools, Bools]]:
@@ -302,10 +310,11 @@ def joint(logs: Logs, plain: Model, model: Model) -> Model:
     return replace(changed, attribute_effects=prior.effects)
 
 
-def run(name: str) -> list[dict[str, Any]]:
-    """All folds of a table, as rows of the results."""
-    table, values, kept = TABLES[name](), [], []
-    for number, (logged, newcomers) in enumerate(folds_of(table)):
+def run(name: str, *, quick: bool = False) -> list[dict[str, Any]]:
+    """All folds of a table, as rows of the results; one fold of few people where it must be quick."""
+    table, values, kept = TABLES[name](), list[dict[str, Floats]](), list[list[str]]()
+    table = first_people(table, FEW) if quick else table
+    for number, (logged, newcomers) in enumerate(islice(folds_of(table), 1 if quick else None)):
         plain, own = logs_of(table, logged, None), logs_of(table, logged, table.people)
         other = logs_of(table, logged, permuted(table.people, number))
         models = {
@@ -394,9 +403,9 @@ def emails() -> list[dict[str, Any]]:
 
 def with_table(page: str, results: Path) -> str:
     """The page with its table of gains made anew from attributes.csv, if there is such a file."""
-    if not (results / OUT.name).is_file():
+    if not (results / OUT).is_file():
         return page
-    found = pl.read_csv(results / OUT.name, infer_schema_length=None)
+    found = pl.read_csv(results / OUT, infer_schema_length=None)
     rows = []
     for table in found["table"].unique(maintain_order=True):
         for t in found.filter(table=table)["interactions"].unique(maintain_order=True):
@@ -407,19 +416,18 @@ def with_table(page: str, results: Path) -> str:
     return markdown.replaced(page, START, markdown.table(HEADS, rows))
 
 
-def main(names: list[str]) -> None:
-    """Run tables, and write those that were run; the others stay as they were."""
-    before = pl.read_csv(OUT) if OUT.exists() else None
-    for name in (name for name in names if name != "draw"):
-        rows = pl.DataFrame(emails() if name == "emails" else run(name))
+def main(command: Command) -> None:
+    """Run tables, and write those that were run; others of the same code stay."""
+    parts = []
+    for name in QUICK if command.quick else command.parts:
+        parts.append(pl.DataFrame(emails() if name == "emails" else run(name, quick=command.quick)))
         with pl.Config(tbl_rows=100, tbl_cols=20):
-            print(rows.drop("kept", "mean reward"))
-        others = [] if before is None else [before.filter(~pl.col("table").str.starts_with(name))]
-        before = pl.concat([*others, rows], how="vertical_relaxed")
-        write_table(before.sort("table", maintain_order=True), OUT.name, float_precision=5)
-    if "taxes" in names or names == ["draw"]:
-        draw(pl.read_csv(OUT))
+            print(parts[-1].drop("kept", "mean reward"), flush=True)
+    rows = command.with_other_parts(pl.concat(parts, how="vertical_relaxed"), OUT, pl.col("table"))
+    command.write(rows.sort("table", maintain_order=True), OUT, float_precision=5)
+    if not command.quick and "taxes" in rows["table"]:
+        draw(rows)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or [*TABLES, "emails"])
+    main(Command.read(*TABLES, "emails"))

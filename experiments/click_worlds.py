@@ -12,14 +12,12 @@ N(0, 0.8^2). Without taste V is zero.
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from newcomer.em.fit import FittedPopulation, estimate_population
 from newcomer.em.passes import Passes
 from newcomer.logs import Logs
@@ -28,7 +26,6 @@ TASTE, WITHOUT = 12, 40  # worlds
 USERS, ROWS, ACTIONS, RANK, SIZE = 5000, 6, 12, 2, 0.8
 LOWEST, HIGHEST = 0.01, 0.08  # rates of clicks
 FOUND, FALSE = 9, 2  # aims
-RESULTS = Path(__file__).parent / "results"
 
 
 def clicks(seed: int, *, taste: bool) -> Logs:
@@ -66,9 +63,8 @@ def verdicts(table: pl.DataFrame) -> list[str]:
 
 
 if __name__ == "__main__":
-    few = int(sys.argv[1]) if len(sys.argv) > 1 else WITHOUT
-    worlds = [(seed, True) for seed in range(min(few, TASTE))] + [(seed, False) for seed in range(min(few, WITHOUT))]
-    found = pl.DataFrame([run(seed, taste=taste) for seed, taste in worlds])
+    command = Command.read()
+    counts = {True: 1, False: 1} if command.quick else {True: TASTE, False: WITHOUT}
+    found = pl.DataFrame([run(seed, taste=taste) for taste, count in counts.items() for seed in range(count)])
     print(found, *verdicts(found), sep="\n")
-    if few >= WITHOUT:
-        write_table(found, "click-worlds.csv", float_precision=4)
+    command.write(found, "click-worlds.csv", float_precision=4)

@@ -2,21 +2,28 @@
 
     python -m experiments.contents                     # every table: fresh, waived, old, or of no known command
     python -m experiments.contents waive TABLE ... --reason "why the numbers cannot differ"     # or: waive all
+    python -m experiments.contents hash                # after a change of what the hash counts
 
 `results/contents.csv` says which code made a table (`newcomer.paper.contents`). A table whose code has changed since is
-old, and is made again; or it is waived: `waive` makes the figure with `--quick` at the commit that made the table and
-as the code is now, and if all numbers agree to 1e-9 it writes the table, the hash of the code and the reason to
-`results/waivers.csv`. The next change of the code ends the waiver. Tables of `python -m experiments...` have no quick
-run, and are made again.
+old, and is made again; or it is waived: `waive` makes the table with `--quick` at the commit that made it and as the
+code is now, and if all numbers agree to 1e-9 it writes the table, the hash of the code and the reason to
+`results/waivers.csv`. The next change of the code ends the waiver. A test fails while a table is old.
+
+All quick tables of a commit are made by one run, and stay in `.work/quick` (NEWCOMER_WORK): the next waiver needs only
+those of the code as it is now. `hash` writes the hashes of `contents.csv` anew, each from the code of its own commit.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -27,14 +34,14 @@ from newcomer.paper.catalogue import EVERYTHING, modules_behind
 
 ROOT = Path(__file__).parents[1]
 WAIVERS = RESULTS / "waivers.csv"
+FIGURES = Path(__file__).with_name("quick_figures.py")
 
 
-def code_now(row: contents.Row) -> str:
-    """The hash of the code behind a table as it is now."""
+def code_now(row: contents.Row, packages: Mapping[str, Path] = PACKAGES) -> str:
+    """The hash of the code behind a table as it is now, or as it is in other folders."""
     figure = figure_of(row.table)
-    if figure is not None:
-        return contents.code(modules_behind(EVERYTHING[figure]), PACKAGES)
-    return contents.code([row.command.split()[2]], PACKAGES)
+    modules = [row.command.split()[2]] if figure is None else modules_behind(EVERYTHING[figure])
+    return contents.code(modules, packages)
 
 
 def figure_of(table: str) -> str | None:
@@ -52,7 +59,7 @@ def waived() -> set[tuple[str, str]]:
 
 def states(results: Path = RESULTS) -> dict[str, str]:
     """Of every table whether it is fresh, waived, old, or not in the table of contents."""
-    rows, found = contents.read(results), {}
+    rows, waivers, found = contents.read(results), waived(), {}
     for path in sorted(results.glob("*.csv")):
         row = rows.get(path.name)
         if path.name in (contents.NAME, WAIVERS.name):
@@ -61,35 +68,60 @@ def states(results: Path = RESULTS) -> dict[str, str]:
             found[path.name] = "of no known command"
             continue
         now = code_now(row)
-        found[path.name] = "fresh" if now == row.code else "waived" if (path.name, now) in waived() else "old"
+        found[path.name] = "fresh" if now == row.code else "waived" if (path.name, now) in waivers else "old"
     return found
 
 
+def to_make_again(results: Path = RESULTS) -> str:
+    """What to do about tables that are older than their code; empty if none is."""
+    rows = contents.read(results)
+    wrong = [(name, state) for name, state in states(results).items() if state not in ("fresh", "waived")]
+    if not wrong:
+        return ""
+    lines = [f"  {state}: {name}" for name, state in wrong]
+    commands = dict.fromkeys(rows[name].command for name, _ in wrong if name in rows)
+    old = [name for name, state in wrong if state == "old" and rows[name].code]
+    told = [f"{len(wrong)} tables are not of the code as it is:", *lines, "make them again:"]
+    told += [f"  {command}" for command in commands]
+    if old:
+        told += ["or, if their numbers cannot have moved, let quick runs show it:"]
+        told += [f'  python -m experiments.contents waive {" ".join(old)} --reason "..."']
+    return "\n".join(told)
+
+
 def waive(tables: list[str], reason: str) -> None:
-    """Waive tables whose quick runs are the same before and after; `all` are those that are old and have one."""
+    """Waive tables whose quick runs are the same before and after; `all` are those that are old."""
     rows = contents.read(RESULTS)
     if tables == ["all"]:
-        told = states()
-        tables = [name for name, state in told.items() if state == "old" and figure_of(name) and rows[name].code]
-    by_commit: dict[str, list[str]] = {}
+        tables = [name for name, state in states().items() if state == "old" and rows[name].code]
+    by_commit: dict[str, list[contents.Row]] = {}
     for table in tables:
         row = rows.get(table)
-        if row is None or figure_of(table) is None:
-            raise SystemExit(f"{table} has no quick run, or no row in {contents.NAME}: make it again")
+        if row is None or not row.code:
+            raise SystemExit(f"of {table} it is not known which code made it: make it again")
         if row.commit.endswith("+"):
             raise SystemExit(f"{table} was made by code that was not committed ({row.commit}): make it again")
-        by_commit.setdefault(row.commit, []).append(table)
+        by_commit.setdefault(row.commit, []).append(row)
     wrong = []
-    for commit, own in by_commit.items():
-        unlike = differences_since(commit, own)
-        for table in own:
-            if unlike[table]:
-                wrong.append(f"{table}: {unlike[table]}: make it again")
-            else:
-                _enter(table, code_now(rows[table]), reason)
-                print(f"{table}: the same to 1e-9, waived")
+    with tempfile.TemporaryDirectory() as folder:
+        now = quick_tables([rows[table] for table in tables], ROOT, Path(folder))
+        for commit, own in by_commit.items():
+            with code_of(commit) as beside:
+                then = quick_tables(own, beside, _kept(commit))
+            for row in own:
+                if told := _difference(then / row.table, now / row.table):
+                    wrong.append(f"{row.table}: {told}: make it again")
+                else:
+                    _enter(row.table, code_now(row), reason)
+                    print(f"{row.table}: the same to 1e-9, waived", flush=True)
     if wrong:
         raise SystemExit("\n".join(wrong))
+
+
+def _difference(then: Path, now: Path) -> str:
+    from tests.compare_results import difference
+
+    return difference(then, now)
 
 
 def _enter(table: str, code: str, reason: str) -> None:
@@ -101,35 +133,57 @@ def _enter(table: str, code: str, reason: str) -> None:
     pl.concat([before, own]).sort("table").write_csv(WAIVERS)
 
 
-def differences_since(commit: str, tables: list[str]) -> dict[str, str]:
-    """What differs first between the quick tables at a commit and now, by table; empty where nothing does."""
-    from tests.compare_results import difference
+def _kept(commit: str) -> Path:
+    """Where the quick tables of a commit stay."""
+    return Path(os.environ.get("NEWCOMER_WORK", ROOT / ".work")) / "quick" / commit
 
-    figures = sorted({str(figure_of(table)) for table in tables})
+
+@contextmanager
+def code_of(commit: str) -> Iterator[Path]:
+    """The files of a commit, for as long as they are needed."""
     with tempfile.TemporaryDirectory() as folder:
         beside = Path(folder, "then")
-        subprocess.run(["git", "-C", str(ROOT), "worktree", "add", "--detach", str(beside), commit], check=True)
+        subprocess.run(["git", "-C", str(ROOT), "worktree", "add", "-q", "--detach", str(beside), commit], check=True)
         try:
-            then, now = (_quick(figures, code, Path(folder, name)) for code, name in ((beside, "a"), (ROOT, "b")))
+            yield beside
         finally:
             subprocess.run(["git", "-C", str(ROOT), "worktree", "remove", "--force", str(beside)], check=True)
-        return {table: difference(then / table, now / table) for table in tables}
 
 
-def _quick(figures: list[str], code: Path, folder: Path) -> Path:
-    """The folder with the quick tables of some figures, by the code of a worktree."""
-    words = ["reproduce", *figures, "--quick", "--out", str(folder / "out"), "--work", str(folder / "work")]
-    environment = {**os.environ, "PYTHONPATH": str(code / "src")}
-    subprocess.run([sys.executable, "-m", "newcomer", *words], check=True, env=environment, stdout=subprocess.DEVNULL)
-    return folder / "out"
+def quick_tables(rows: Iterable[contents.Row], code: Path, folder: Path) -> Path:
+    """The folder with quick tables made by some code; those that it has already are not made again."""
+    out, missing = folder / "out", [row for row in rows if not (folder / "out" / row.table).is_file()]
+    figures = sorted({figure for row in missing if (figure := figure_of(row.table))})
+    modules = sorted({row.command.split()[2] for row in missing if not figure_of(row.table)})
+    commands = [[str(FIGURES), str(out), str(folder / "work"), *figures]] if figures else []
+    commands += [["-m", module, "--quick", "--out", str(out)] for module in modules]
+    for words in commands:
+        print("by", code.name + ":", *words, flush=True)
+        environment = {**os.environ, "PYTHONPATH": str(code / "src")}
+        subprocess.run([sys.executable, *words], check=True, cwd=code, env=environment, stdout=subprocess.DEVNULL)
+    shutil.rmtree(folder / "work", ignore_errors=True)
+    return out
+
+
+def hash_again() -> None:
+    """Write the hash of every table that has one from the code of its commit, by what the hash counts today."""
+    rows = contents.read(RESULTS)
+    for commit in sorted({row.commit for row in rows.values() if row.code and not row.commit.endswith("+")}):
+        with code_of(commit) as beside:
+            packages = {"newcomer": beside / "src" / "newcomer", "experiments": beside / "experiments"}
+            for row in [one for one in rows.values() if one.commit == commit and one.code]:
+                rows[row.table] = replace(row, code=code_now(row, packages))
+    contents.write(RESULTS, rows)
 
 
 if __name__ == "__main__":
     words = argparse.ArgumentParser(prog="python -m experiments.contents")
-    words.add_argument("tables", nargs="*", metavar="waive TABLE ...")
+    words.add_argument("tables", nargs="*", metavar="waive TABLE ... | hash")
     words.add_argument("--reason", default="")
     asked = words.parse_args()
-    if asked.tables:
+    if asked.tables == ["hash"]:
+        hash_again()
+    elif asked.tables:
         if asked.tables[0] != "waive" or not asked.tables[1:] or not asked.reason:
             words.error("say: waive TABLE ... --reason TEXT")
         waive(asked.tables[1:], asked.reason)

@@ -15,13 +15,12 @@ evaluate-few.csv: a row for each table of 150 to 349 people and number of intera
 over the population mean, as `nc.fit` and `nc.evaluate` promise it, and what happened to people kept apart when a fit
 to *all* of the table served them. Tables are simulated (stars and clicks of 40 actions, wide: stars of 150 actions) or
 drawn from the Young People Survey and bfi (NEWCOMER_DATA names the folder that holds them), whose other people are
-those kept apart. `python -m experiments.evaluate_coverage few 1` makes one table of each kind.
+those kept apart. `worlds` and `few` are the parts of the command.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -33,7 +32,7 @@ import numpy as np
 import polars as pl
 
 from experiments import markdown
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from newcomer._fit import fit, fit_and_fit_parts
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation import off_policy
@@ -55,7 +54,6 @@ from newcomer.worlds.people import People
 
 WORLDS, USERS, OTHERS, ROWS, ACTIONS = 200, 300, 1000, 14, 12  # OTHERS: for each fit
 CHOICES, LOOK, ROUNDS = 5, 5, 5
-RESULTS = Path(__file__).parent / "results"
 FEW = (  # kinds of tables: people, and rows of each; the rule was chosen among fifteen on other tables
     ("Young People", 349, 20),
     ("Young People", 250, 40),
@@ -67,6 +65,7 @@ FEW = (  # kinds of tables: people, and rows of each; the rule was chosen among 
 )
 STRENGTH = {"stars": 0.45, "weak stars": 0.25, "wide": 0.4, "clicks": 0.8}  # sd of what a direction does to an action
 APART, TABLES = 1500, 3  # simulated people kept apart; tables of each kind
+PARTS, QUICK = ("worlds", "few"), (FEW[2], FEW[6])
 ESTIMATES, TOLD = "| estimate | bias |", "| tables | of | intervals |"  # the tables on the page
 
 
@@ -307,23 +306,18 @@ def with_tables(page: str, results: Path) -> str:
     return page
 
 
-def main(part: str, count: int | None) -> None:
-    """Write one of the two tables, or print a smaller one."""
-    if part == "few":
-        every = [row for seed in range(1, (count or TABLES) + 1) for kind in FEW for row in few(*kind, seed)]
-        rows = pl.DataFrame(every)
+def main(command: Command) -> None:
+    """Write the tables asked for."""
+    if "worlds" in command.parts:
+        found = table(pl.DataFrame([row for seed in range(2 if command.quick else WORLDS) for row in run(seed)]))
+        print(found)
+        command.write(found, "evaluate-coverage.csv", float_precision=5)
+    if "few" in command.parts:
+        kinds, tables = (QUICK, 1) if command.quick else (FEW, TABLES)
+        rows = pl.DataFrame([row for seed in range(1, tables + 1) for kind in kinds for row in few(*kind, seed)])
         print(held(rows))
-        write_table(rows, "evaluate-few.csv", float_precision=5)
-        return
-    found = table(pl.DataFrame([row for seed in range(count or WORLDS) for row in run(seed)]))
-    print(found)
-    if count is None:
-        write_table(found, "evaluate-coverage.csv", float_precision=5)
+        command.write(rows, "evaluate-few.csv", float_precision=5)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else None)
-    else:
-        for each in ("worlds", "few"):
-            main(each, None)
+    main(Command.read(*PARTS))

@@ -8,12 +8,10 @@ PriorUCB, fitted to all of the 70%, chose among their own ratings. The 100 most 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from newcomer._fit import fit
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation.evaluate import evaluate
@@ -27,13 +25,12 @@ from newcomer.users import hold_out_users
 from newcomer.worlds.world import world_stream
 
 FILMS, APART, SEED = 100, 0.3, 1
-RESULTS = Path(__file__).parent / "results"
 
 
-def people() -> tuple[Logs, Logs]:
+def people(films: int = FILMS) -> tuple[Logs, Logs]:
     """The logs of 70% of the people, and of the others."""
     ratings = read_ratings(find_movielens(None))
-    often = np.argsort(-np.bincount(ratings.movie), kind="stable")[:FILMS]
+    often = np.argsort(-np.bincount(ratings.movie), kind="stable")[:films]
     kept = np.isin(ratings.movie, often)
     user, film, stars = ratings.user[kept], ratings.movie[kept], ratings.rating[kept]
     known = np.unique(user)
@@ -46,9 +43,9 @@ def _logs(user: Ints, film: Ints, stars: Floats, who: Ints) -> Logs:
     return Logs.from_arrays(user=user[own], action=film[own], reward=stars[own])
 
 
-def run() -> pl.DataFrame:
+def run(films: int = FILMS) -> pl.DataFrame:
     """What was said and what happened."""
-    logged, others = people()
+    logged, others = people(films)
     found = evaluate(logged)
     print(found)
     model = fit(logged, null=False, calibrate=False)
@@ -65,6 +62,7 @@ def run() -> pl.DataFrame:
 
 
 if __name__ == "__main__":
-    table = run()
+    command = Command.read()
+    table = run(20 if command.quick else FILMS)
     print(table)
-    write_table(table, "evaluate-promise.csv", float_precision=5)
+    command.write(table, "evaluate-promise.csv", float_precision=5)

@@ -19,7 +19,6 @@ leading directions, by the best for all, and by somebody who knows them.
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +29,7 @@ import polars as pl
 
 import newcomer as nc
 from experiments import markdown
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from newcomer.arrays import Floats
 from newcomer.em.fit import estimate_population
 from newcomer.em.passes import Passes
@@ -41,7 +40,6 @@ from newcomer.population import Population
 ROUNDS, NEWCOMERS, ROWS, CHUNK = 40, 2000, 8, 20_000
 AIM = 0.545
 START = "| world |"  # of the table on the page
-RESULTS = Path(__file__).parent / "results"
 
 
 @dataclass(frozen=True)
@@ -183,6 +181,7 @@ def with_table(page: str, results: Path) -> str:
 
 
 if __name__ == "__main__":
+    command, rows = Command.read(), []
     asked: list[tuple[World, int | Literal["auto"]]]
     asked = [
         (ratings(), "auto"),
@@ -192,10 +191,9 @@ if __name__ == "__main__":
         (clicks(34), "auto"),
         (clicks(size=0.0), "auto"),
     ]
-    wanted = [int(one) for one in sys.argv[1:]] or list(range(len(asked)))
-    rows = []
-    for number in wanted:
-        rows.append(run(*asked[number]))
+    if command.quick:  # more users than the sample has, so that all of them are judged too
+        asked = [(ratings(30_000), "auto"), (clicks(users=30_000), 3)]
+    for world, rank in asked:
+        rows.append(run(world, rank))
         print(rows[-1], flush=True)
-    if len(rows) == len(asked):
-        write_table(pl.DataFrame(rows), "large-worlds.csv", float_precision=4)
+    command.write(pl.DataFrame(rows), "large-worlds.csv", float_precision=4)

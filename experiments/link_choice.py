@@ -15,9 +15,7 @@ down before any of it was run, ten worlds of 300 users with 12 rows each:
 
 from __future__ import annotations
 
-import sys
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +23,12 @@ import polars as pl
 
 import newcomer as nc
 from experiments import markdown
+from experiments.results_table import Command
 from newcomer.gain.verdict import decide_verdict
 from newcomer.logs import Logs
 from newcomer.transforms import sigmoid
 
-RESULTS, OUT = Path(__file__).parent / "results", "link-choice.csv"
+OUT = "link-choice.csv"
 WORLDS, USERS, ROWS, ACTIONS = 10, 300, 12, 12
 KINDS = ("rates", "halves", "levels", "features")
 OUTCOMES = ("auto", "gaussian")
@@ -63,11 +62,11 @@ def with_table(page: str, results: Path) -> str:
     return markdown.replaced(page, "| world | outcome", markdown.table(heads, rows))
 
 
-def main(kinds: Sequence[str]) -> None:
-    """Run these worlds, and write how often each link says that personalising pays; other rows stay."""
+def main(command: Command) -> None:
+    """Run worlds of the kinds asked for, and write how often each link says that personalising pays."""
     rows = []
-    for kind in kinds:
-        for seed in range(WORLDS):
+    for kind in command.parts:
+        for seed in range(1 if command.quick else WORLDS):
             logs = logs_of(kind, seed)
             for outcome in OUTCOMES:
                 model = nc.fit(logs, outcome=outcome, calibrate=False, null=False)
@@ -77,12 +76,10 @@ def main(kinds: Sequence[str]) -> None:
     found = pl.DataFrame(rows).group_by("world", "outcome", maintain_order=True)
     table = found.agg(worlds=pl.len(), said_yes=pl.col("yes").sum(), took_binary=pl.col("binary").sum())
     print(table)
-    if (RESULTS / OUT).is_file():
-        before = pl.read_csv(RESULTS / OUT).filter(~pl.col("world").is_in(list(kinds)))
-        table = pl.concat([before, table], how="vertical_relaxed").sort("world", maintain_order=True)
-    table.write_csv(RESULTS / OUT)
+    table = command.with_other_parts(table, OUT, pl.col("world"))
+    command.write(table.sort("world", maintain_order=True), OUT)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    main(sys.argv[1:] or KINDS)
+    main(Command.read(*KINDS))

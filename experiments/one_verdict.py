@@ -1,10 +1,9 @@
 """Do `check`, `fit`, `evaluate` and `report` come to one verdict? Six logs, from people and made up.
 
-`python -m experiments.one_verdict [FOLDER [NAME ...]]` writes the logs as files to the folder (a temporary one by
-default), asks all four commands, and prints what they decided and the gain after each number of interactions; of all
-logs it writes experiments/results/one-verdict.csv: what each command decided. NEWCOMER_DATA names the folder that holds
-ml-1m/, young-people/ and taxes/; logs whose data are not there are left out. `small` versions, made up where the data
-are of people, are what a test compares.
+`python -m experiments.one_verdict [NAME ...]` writes the logs as files to a temporary folder, asks all four commands,
+prints what they decided and the gain after each number of interactions, and writes experiments/results/one-verdict.csv:
+what each command decided. NEWCOMER_DATA names the folder that holds ml-1m/, young-people/ and taxes/; logs whose data
+are not there are left out. `small` versions, made up where the data are of people, are what a test and `--quick` take.
 
     films      MovieLens-1M: people chose what they rate
     young      Young People, 20 answers of each person, drawn at random
@@ -18,9 +17,8 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -29,11 +27,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from newcomer.cli import main
 from newcomer.worlds.people import People
 
-RESULTS = Path(__file__).parent / "results"
+OUT = "one-verdict.csv"
 COMMANDS = ("check", "fit", "evaluate", "report")
 DATA = Path(os.environ.get("NEWCOMER_DATA", ""))
 
@@ -150,11 +148,11 @@ def asked(file: Path, command: str) -> dict[str, Any]:
     return told
 
 
-def run(folder: Path, names: list[str]) -> pl.DataFrame:
+def run(folder: Path, names: Sequence[str], *, small: bool) -> pl.DataFrame:
     """All commands on some logs."""
     rows = []
     for name in names:
-        frame = LOGS[name](False)
+        frame = LOGS[name](small)
         if frame is None:
             print(f"{name}: the data are not here")
             continue
@@ -175,7 +173,7 @@ def run(folder: Path, names: list[str]) -> pl.DataFrame:
 
 
 if __name__ == "__main__":
+    asked_for = Command.read(*LOGS)
     with tempfile.TemporaryDirectory() as beside:
-        found = run(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(beside), sys.argv[2:] or list(LOGS))
-    if not sys.argv[2:]:
-        write_table(found, "one-verdict.csv")
+        found = run(Path(beside), asked_for.parts, small=asked_for.quick)
+    asked_for.write(asked_for.with_other_parts(found, OUT, pl.col("logs of")), OUT)

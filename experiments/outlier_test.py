@@ -27,7 +27,7 @@ import numpy as np
 import polars as pl
 
 from experiments import markdown
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from newcomer._fit import fit
 from newcomer.arrays import Bools, Floats
 from newcomer.logs import Logs
@@ -47,7 +47,6 @@ LEVEL, SPLITS, NEWCOMERS, ROUNDS = (
 )
 FILMS, LOGGED, OTHERS, RATED, EACH = 551, 254, 110, 150, 20
 START = "| people | case | newcomers |"
-RESULTS = Path(__file__).parent / "results"
 
 Rank = int | Literal["auto"]
 Told = tuple[Bools, Floats]  # who was sent away (n,), and the difference of regret (n,)
@@ -156,6 +155,7 @@ SOURCES: dict[str, Callable[[int], Iterator[tuple[str, str, Told]]]] = {
     "strangers": strangers,
     "Young People": lambda seed: tables("Young People", seed),
 }
+QUICK = ("bfi", "simulated", "strangers")
 
 
 def line(people: str, case: str, rule: str, parts: list[Told]) -> dict[str, str | float | None]:
@@ -172,12 +172,12 @@ def line(people: str, case: str, rule: str, parts: list[Told]) -> dict[str, str 
     return found | {"theirs_se": float(theirs.std(ddof=1) / np.sqrt(count)) if count > 1 else None}
 
 
-def run() -> Iterator[dict[str, str | float | None]]:
-    """All people, the quick ones first."""
-    for people, source in SOURCES.items():
+def run(*, quick: bool = False) -> Iterator[dict[str, str | float | None]]:
+    """All people, or one split of the small tables."""
+    for people in QUICK if quick else SOURCES:
         parts: dict[tuple[str, str], list[Told]] = {}
-        for seed in range(1, SPLITS[people] + 1):
-            for case, rule, outcome in source(seed):
+        for seed in range(1, 1 + (1 if quick else SPLITS[people])):
+            for case, rule, outcome in SOURCES[people](seed):
                 parts.setdefault((case, rule), []).append(outcome)
         yield from (line(people, case, rule, own) for (case, rule), own in parts.items())
 
@@ -204,8 +204,8 @@ def _cells(row: dict[str, float | None]) -> list[str]:
 
 
 if __name__ == "__main__":
-    rows = []
-    for row in run():
+    command, rows = Command.read(), []
+    for row in run(quick=command.quick):
         print(row, flush=True)
         rows.append(row)
-        write_table(pl.DataFrame(rows, infer_schema_length=None), "outlier-test.csv", float_precision=5)
+    command.write(pl.DataFrame(rows, infer_schema_length=None), "outlier-test.csv", float_precision=5)

@@ -1,24 +1,21 @@
 """How often the sampled check of exchangeability sees processes that break it, and refuses two that do not.
 
-    python -m experiments.process_power [RUNS]      # 40 by default; writes results/process-power.csv
+    python -m experiments.process_power      # forty runs of each; writes results/process-power.csv
 
 Every run has a seed of its own; the level is 0.05.
 """
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from newcomer.paper.theory.process_examples import Correlated, FlipAfterRun, HeavyFirst, LatentBandit
 from newcomer.paper.theory.process_sampling import exchangeable_sampled
 from newcomer.paper.theory.processes import Process
 
-RESULTS = Path(__file__).parent / "results"
+RUNS = 40
 # The process, the horizon, and whether it is exchangeable.
 CASES: dict[str, tuple[Process, int, bool]] = {
     "AR(1) of 0.5": (Correlated(), 3, False),
@@ -43,4 +40,5 @@ def run(runs: int) -> pl.DataFrame:
 
 
 if __name__ == "__main__":
-    write_table(run(int(sys.argv[1]) if sys.argv[1:] else 40), "process-power.csv")
+    command = Command.read()
+    command.write(run(2 if command.quick else RUNS), "process-power.csv")

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from experiments import markdown
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from newcomer._fit import fit
 from newcomer.radius import KINDS
 from newcomer.subspace import subspace_distance
@@ -61,5 +61,6 @@ def with_table(page: str, results: Path) -> str:
 
 
 if __name__ == "__main__":
-    sweep = pl.DataFrame([run(users, seed) for users in USERS for seed in range(WORLDS)])
-    write_table(sweep, "radii.csv")
+    command = Command.read()
+    sizes, worlds = (USERS[:2], 1) if command.quick else (USERS, WORLDS)
+    command.write(pl.DataFrame([run(users, seed) for users in sizes for seed in range(worlds)]), "radii.csv")

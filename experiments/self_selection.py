@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from experiments import markdown
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from newcomer._fit import fit
 from newcomer.arrays import Floats, Ints
 from newcomer.checks.dependence import SELF_SELECTION
@@ -37,7 +37,6 @@ STRENGTHS, THEIR_MEAN = (0.0, 0.5, 1.0, 2.0, 4.0), 2.0
 SPLITS = (10, 11, 12)  # 0 to 2 were looked at while the test was made: its sides, its rounds and its limits
 SHARE, MOST, SERVED, ROUNDS, CHOICES = 0.7, 1000, 300, 10, 10
 ACCUSED = ("doubtful", "broken")
-RESULTS = Path(__file__).parent / "results"
 START = "| table | chosen by |"  # of the table on the page
 
 
@@ -122,10 +121,11 @@ def with_table(page: str, results: Path) -> str:
 
 
 if __name__ == "__main__":
+    command = Command.read()
     designs = [("own answer", strength) for strength in STRENGTHS] + [("their mean", THEIR_MEAN)]
     rows = []
-    for name in LOGGED:
-        for chosen, strength in designs:
-            rows += [run(name, chosen, strength, split) for split in SPLITS]
+    for name in ("bfi",) if command.quick else LOGGED:
+        for chosen, strength in designs[-2:] if command.quick else designs:
+            rows += [run(name, chosen, strength, split) for split in (SPLITS[:1] if command.quick else SPLITS)]
             print(rows[-1], flush=True)
-    write_table(pl.DataFrame(rows), "self-selection.csv", float_precision=5)
+    command.write(pl.DataFrame(rows), "self-selection.csv", float_precision=5)

@@ -27,6 +27,7 @@ import polars as pl
 
 import newcomer as nc
 from experiments import markdown
+from experiments.results_table import Command
 from newcomer.arrays import Floats
 from newcomer.interval import Interval
 from newcomer.model import Model
@@ -43,7 +44,7 @@ USERS, ROWS, GENERATIONS = 400, 10, 3
 HOW = ("store alone", "from the first model")  # how the next models are fitted
 JUDGES, ROUNDS = 1000, 10
 TOGETHER = 100  # newcomers who are served at the same time
-RESULTS = Path(__file__).parent / "results" / "service-loop.csv"
+OUT = "service-loop.csv"
 START = "| next models | first model |"  # of the table on the page
 
 
@@ -120,20 +121,19 @@ def generations(seed: int, first: int, how: str, folder: Path) -> list[Model]:
     return models
 
 
-def run(seeds: range = SEEDS, hows: tuple[str, ...] = HOW) -> pl.DataFrame:
-    """Every seed, way and size; a row for each model."""
-    rows = []
+def run(command: Command) -> pl.DataFrame:
+    """Every seed, way and size, or the first of each; a row for each model."""
+    rows, first = [], list(FIRST.items())[: 1 if command.quick else None]
     with tempfile.TemporaryDirectory() as folder:
-        for seed in seeds:
-            for how, (name, users) in product(hows, FIRST.items()):
+        for seed in SEEDS[:1] if command.quick else SEEDS:
+            for how, (name, users) in product(command.parts, first):
                 models = generations(seed, users, how, Path(folder))
                 regrets = regret_of(models, truth_of(seed), seed)
                 for number, (model, regret) in enumerate(zip(models, regrets, strict=True), start=1):
                     facts = {"seed": seed, "next": how, "first": name, "generation": number}
                     rows.append(facts | {"rank": model.rank, "regret": regret})
                 print(f"seed {seed}, {name}: {', '.join(f'{one:.3f}' for one in regrets)}", file=sys.stderr, flush=True)
-                pl.DataFrame(rows).write_csv(RESULTS, float_precision=5)
-    return pl.DataFrame(rows)
+    return command.with_other_parts(pl.DataFrame(rows), OUT, pl.col("next"))
 
 
 def table(found: pl.DataFrame) -> str:
@@ -152,8 +152,12 @@ def table(found: pl.DataFrame) -> str:
 
 def with_table(page: str, results: Path) -> str:
     """The page with the table of the last run."""
-    return markdown.replaced(page, START, table(pl.read_csv(results / RESULTS.name)))
+    return markdown.replaced(page, START, table(pl.read_csv(results / OUT)))
 
 
 if __name__ == "__main__":
-    print(table(run(hows=HOW if len(sys.argv) < 2 else (HOW[int(sys.argv[1])],))))
+    command = Command.read(*HOW)
+    found = run(command)
+    command.write(found, OUT, float_precision=5)
+    if not command.quick:
+        print(table(found))

@@ -1,6 +1,6 @@
 """Is PriorUCB better than it was at an earlier commit? The same logs and newcomers, served by both.
 
-    python -m experiments.since [--quick]       # writes results/since.csv
+    python -m experiments.since       # writes results/since.csv
 
 "Then" is the commit before repeats were weighed by the likelihood of their scale, before weak directions and before all
 users decided on the rank. Tables, sizes, splits and newcomers are those of the study `repeatability`: Young People and
@@ -15,7 +15,6 @@ more than 1% beyond two standard errors; told at least 4% better on average over
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -28,9 +27,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from experiments import markdown
+from experiments import markdown, since_play
 from experiments.contents import ROOT
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from newcomer.arrays import Floats
 from newcomer.logs.batch import Batch
 from newcomer.logs.reduce import reduce
@@ -42,7 +41,7 @@ from newcomer.paper.studies.people import LIKES, ROUNDS, people_table
 from newcomer.paper.worlds.download import find_movielens
 
 THEN, NAME = "fed76fb71eb1", "since.csv"
-PLAY = Path(__file__).with_name("since_play.py")
+PLAY = Path(since_play.__file__)
 BY = ["people", "size", "case"]
 
 
@@ -158,9 +157,7 @@ def compare(scale: Scale, folder: Path) -> pl.DataFrame:
 
 
 if __name__ == "__main__":
-    words = argparse.ArgumentParser(prog="python -m experiments.since")
-    words.add_argument("--quick", action="store_true", help="a split of each table, eight newcomers; prints the table")
-    asked = words.parse_args()
+    command = Command.read()
     with tempfile.TemporaryDirectory() as place:
-        found = compare(QUICK if asked.quick else FULL, Path(place))
-    print(found) if asked.quick else write_table(found, NAME, float_precision=4)
+        found = compare(QUICK if command.quick else FULL, Path(place))
+    command.write(found, NAME, float_precision=4)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 
 import polars as pl
@@ -13,13 +16,14 @@ from newcomer.paper import contents
 from newcomer.paper.catalogue import EVERYTHING, modules_behind
 
 HERE = {"newcomer": contents.PACKAGE}
+COMMANDS = {"radii": "radius_sweep", "process-power": "process_power"}
 FILES = {
     "__init__": "",
     "table": "from shop.parts import sums\n\ndef run():\n    from shop import late\n    return sums.add(1) + late.x\n",
     "parts/__init__": "",
     "parts/sums": 'def add(a):\n    """One more."""\n    return a + 1\n',
     "late": "from shop import wrong\n\nx = 1\n",
-    "wrong": "def wrong():\n    raise ValueError('said')\n",
+    "wrong": "import warnings\n\ndef wrong(a: int) -> int:\n    warnings.warn('said')\n    raise ValueError('said')\n",
     "other": "y = 1\n",
     "typed": "z = 1\n",
 }
@@ -46,8 +50,11 @@ def test_modules_are_followed_into_functions_and_not_for_types(shop: dict[str, P
     [
         ("parts/sums", 'def add(a):\n    """Another docstring."""\n    # and a comment\n    return (a + 1)\n', True),
         ("parts/sums", "def add(a):\n    return a + 2\n", False),
-        ("wrong", "def wrong():\n    raise ValueError('said otherwise')\n", True),
-        ("wrong", "def wrong():\n    raise TypeError('said')\n", False),
+        ("wrong", FILES["wrong"].replace("raise ValueError('said')", "raise ValueError('said otherwise')"), True),
+        ("wrong", FILES["wrong"].replace("warn('said')", "warn('said otherwise')"), True),
+        ("wrong", FILES["wrong"].replace("a: int) -> int", "a: float) -> float"), True),
+        ("wrong", FILES["wrong"].replace("(a: int)", "(a: int = 1)"), False),
+        ("wrong", FILES["wrong"].replace("ValueError", "TypeError"), False),
         ("late", "from shop import wrong\n\nx = 2\n", False),
         ("other", "y = 2\n", True),
     ],
@@ -62,9 +69,28 @@ def test_figures_of_plays_rest_on_policies_and_fits_and_not_on_charts() -> None:
     found = contents.behind(modules_behind(EVERYTHING["main"]), HERE)
     assert {"newcomer.policies.proball", "newcomer.policies.two_systems", "newcomer._fit", "newcomer.em.fit"} <= found
     assert {"newcomer.simulate", "newcomer.local.rounds", "newcomer.paper.figures.movielens"} <= found
-    assert not [name for name in found if name.startswith(contents.ASIDE)]
+    assert not found & {*contents.ASIDE, *contents.OF_SERVICE}
+    assert not [name for name in found if name.startswith(("newcomer.charts.", "newcomer.serve", "newcomer.cli"))]
     study = contents.behind(modules_behind(EVERYTHING["check-rates"]), HERE)
     assert "newcomer.checks.quick" in study and "newcomer.paper.figures.main" not in study
+
+
+def test_what_is_left_out_exists_and_a_service_counts_its_store() -> None:
+    for name in (*contents.ASIDE, *contents.OF_SERVICE, contents.SERVICE):
+        assert contents._file(name, results_table.PACKAGES), name
+    assert {*contents.OF_SERVICE} <= contents.behind(["experiments.service_loop"], results_table.PACKAGES)
+    every = contents.behind(["experiments.one_verdict"], results_table.PACKAGES)
+    assert {"newcomer.cli.check", "newcomer.checks.check", "newcomer.evaluation.evaluate"} <= every
+
+
+def test_a_release_makes_no_table_old(tmp_path: Path) -> None:
+    """The version and the list of public names stand in the root of the package."""
+    shutil.copytree(contents.PACKAGE, tmp_path / "newcomer", ignore=shutil.ignore_patterns("__pycache__"))
+    modules, packages = modules_behind(EVERYTHING["privacy"]), {"newcomer": tmp_path / "newcomer"}
+    assert contents.code(modules, packages) == contents.code(modules, HERE)
+    root = tmp_path / "newcomer" / "__init__.py"
+    root.write_text(root.read_text().replace('__version__ = "', '__version__ = "9'))
+    assert contents.code(modules, packages) == contents.code(modules, HERE)
 
 
 def test_a_row_is_written_and_replaced(tmp_path: Path, shop: dict[str, Path]) -> None:
@@ -113,6 +139,115 @@ def test_every_table_of_the_results_has_a_row_on_the_page() -> None:
         assert row.table.replace("-newcomers", "") in names or row.command.startswith("python -m experiments.")
 
 
-def test_tables_without_a_quick_run_are_not_waived() -> None:
-    with pytest.raises(SystemExit, match="make it again"):
-        states.waive(["radii.csv"], "because")
+def test_old_tables_are_named_with_the_commands_that_make_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "WAIVERS", tmp_path / "waivers.csv")
+    assert states.to_make_again(tmp_path) == ""
+    for name, code in {"radii": "1234", "process-power": "", "people": "5678"}.items():
+        (tmp_path / f"{name}.csv").write_text("a\n1\n")
+        command = "newcomer reproduce people" if name == "people" else f"python -m experiments.{COMMANDS[name]}"
+        row = contents.Row(f"{name}.csv", command, "abc", code, "1.0")
+        contents.write(tmp_path, contents.read(tmp_path) | {row.table: row})
+    (tmp_path / "stray.csv").write_text("a\n1\n")
+    told = states.to_make_again(tmp_path)
+    assert told.startswith("4 tables are not of the code as it is:") and "of no known command: stray.csv" in told
+    for command in (*(f"python -m experiments.{one}" for one in COMMANDS.values()), "newcomer reproduce people"):
+        assert f"\n  {command}\n" in told
+    assert "waive people.csv radii.csv --reason" in told  # of process-power it is not known which code made it
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (contents.Row("radii.csv", "python -m experiments.radius_sweep", "abc", "", ""), "not known which code"),
+        (contents.Row("radii.csv", "python -m experiments.radius_sweep", "abc+", "12", "1"), "not committed"),
+    ],
+)
+def test_tables_of_unknown_code_are_not_waived(
+    row: contents.Row, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "RESULTS", tmp_path)
+    contents.write(tmp_path, {row.table: row})
+    with pytest.raises(SystemExit, match=f"{why}.*make it again"):
+        states.waive([row.table], "because")
+
+
+def test_a_waiver_needs_equal_quick_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run of the code as it is, one of each commit; seconds may differ, numbers may not."""
+    then, ran = tmp_path / "then", list[str]()
+
+    def made(rows: Iterable[contents.Row], code: Path, folder: Path) -> Path:
+        ran.append(code.name)
+        (out := folder / "out").mkdir(parents=True, exist_ok=True)
+        for row in rows:
+            value = 2.0 if row.table == "moved.csv" and code != then else 1.0 + 1e-12 * (code != then)
+            pl.DataFrame({"a": [value], "cpu_s": [float(code == then)]}).write_csv(out / row.table)
+        return out
+
+    monkeypatch.setattr(states, "RESULTS", tmp_path)
+    monkeypatch.setattr(states, "WAIVERS", tmp_path / "waivers.csv")
+    monkeypatch.setattr(states, "code_of", lambda commit: nullcontext(then))
+    monkeypatch.setattr(states, "quick_tables", made)
+    monkeypatch.setenv("NEWCOMER_WORK", str(tmp_path / "work"))
+    rows = {
+        name: contents.Row(name, "python -m experiments.process_power", commit, "12", "1")
+        for name, commit in {"moved.csv": "abc", "radii.csv": "abc", "since.csv": "def"}.items()
+    }
+    contents.write(tmp_path, rows)
+    with pytest.raises(SystemExit, match="moved.csv: column a: .* make it again"):
+        states.waive(list(rows), "a test")
+    assert ran == [states.ROOT.name, "then", "then"]
+    now = states.code_now(rows["radii.csv"])
+    assert states.waived() == {("radii.csv", now), ("since.csv", now)}
+
+
+def test_quick_tables_are_made_once_with_all_digits(tmp_path: Path) -> None:
+    """By the real commands: a figure, with all digits, and a command of experiments/."""
+    rows = [
+        contents.Row("geometry.csv", "newcomer reproduce geometry", "", "", ""),
+        contents.Row("process-power.csv", "python -m experiments.process_power", "", "", ""),
+    ]
+    out = states.quick_tables(rows, states.ROOT, tmp_path)
+    assert pl.read_csv(out / "process-power.csv")["runs"].unique().to_list() == [2]
+    assert "--quick" in contents.read(out)["process-power.csv"].command
+    digits = [len(cell) for line in (out / "geometry.csv").read_text().splitlines() for cell in line.split(",")]
+    assert max(digits) > 12
+    times = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    states.quick_tables(rows, states.ROOT, tmp_path)
+    assert times == {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+
+
+def test_every_command_that_makes_a_table_has_a_quick_run() -> None:
+    for row in contents.read(results_table.RESULTS).values():
+        if row.command.startswith("python -m experiments."):
+            module = row.command.split()[2].split(".")[-1]
+            if module == "rivals":  # keeps finished jobs by the hash of their code, and joins them
+                continue
+            assert "Command.read(" in (states.ROOT / "experiments" / f"{module}.py").read_text(), row.command
+
+
+def test_arguments_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    read = results_table.Command.read
+    assert read("a", "b", words=[]).parts == ("a", "b") and read("a", "b", words=[]).whole
+    some = read("a", "b", words=["b", "--quick"])
+    assert some.parts == ("b",) and not some.whole and some.out == results_table.QUICK
+    assert read(words=["--out", "elsewhere"]).out == Path("elsewhere")
+    with pytest.raises(SystemExit):
+        read("a", "b", words=["c"])
+    assert "there is no part 'c': choose of a, b" in capsys.readouterr().err
+
+
+def test_parts_join_only_parts_of_the_same_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "code", lambda *_: "one")
+    part = results_table.Command("experiments.click_worlds", ("b",), out=tmp_path, whole=False)
+
+    def write(part_name: str) -> list[str]:
+        rows = part.with_other_parts(pl.DataFrame({"part": [part_name], "x": [1.0]}), "t.csv", pl.col("part"))
+        part.write(rows, "t.csv")
+        return pl.read_csv(tmp_path / "t.csv")["part"].to_list()
+
+    assert write("a") == ["a"]
+    first = float(contents.read(tmp_path)["t.csv"].seconds)
+    assert write("b") == ["a", "b"]
+    assert float(contents.read(tmp_path)["t.csv"].seconds) > 1.9 * first
+    monkeypatch.setattr(contents, "code", lambda *_: "two")
+    assert write("b") == ["b"]

@@ -6,8 +6,9 @@ written by whatever writes a table.
 
 `code` is a hash of the modules that the table rests on: those that its module imports, and theirs, within the packages
 that are given, also where an import stands in a function and where a public name is taken from the package itself
-(`nc.fit`). Of each module the syntax tree counts, without docstrings and the sentences of errors: comments, layout and
-documentation do not make a table old. Modules that only draw or speak (`ASIDE`) are left out.
+(`nc.fit`). Of each module the syntax tree counts, without docstrings, types of arguments, and the sentences of errors,
+warnings and prints: comments, layout and documentation do not make a table old. Modules that cannot move a number are
+left out (`ASIDE`, and `OF_SERVICE` where no service runs), and so is the list of public names.
 """
 
 from __future__ import annotations
@@ -27,7 +28,25 @@ from newcomer.files import write_file
 
 NAME = "contents.csv"
 PACKAGE = Path(newcomer.__file__).parent
-ASIDE = ("newcomer.charts", "newcomer.cli", "newcomer.reporting", "newcomer.paper.contents")
+ASIDE = (
+    "newcomer.charts",  # pictures are drawn from tables
+    "newcomer.paper.panels",  # the same
+    "newcomer.reporting",  # pages of HTML
+    "newcomer.errors",  # what errors and warnings say: where one is raised is in the module that raises it
+    "newcomer.records",  # how records are shown, compared and frozen
+    "newcomer.logs.advice",  # sentences about logs
+    "newcomer.logs.faults",  # collects what is wrong with a table of logs, and ends in an error
+    "newcomer.logs.workers",  # who carries out a pass or a job: the answer is tested to be the same
+    "newcomer.run_settings",  # workers, checkpoints, progress: the same
+    "newcomer.paper.worlds.download",  # finds the ratings, whose hash is part of every finished job
+    "newcomer.paper.contents",  # this file
+    "experiments.contents",
+    "experiments.markdown",  # tables of pages
+    "experiments.results_table",  # writes what it is given
+)
+SERVICE = "newcomer.serve"
+OF_SERVICE = ("newcomer.logs.service_store", "newcomer.linear.state_file")  # only a service has stores and saved states
+SPEAKING = {"print", "warn", "warn_caller"}
 
 
 @dataclass(frozen=True)
@@ -55,7 +74,11 @@ def record(
 ) -> None:
     """Note that `command` has just written a table of this folder."""
     row = Row(table, command, commit(), code(modules, packages), f"{seconds:.1f}")
-    rows = read(folder) | {table: row}
+    write(folder, read(folder) | {table: row})
+
+
+def write(folder: Path, rows: Mapping[str, Row]) -> None:
+    """Write the table of contents of a folder, tables by name."""
     out = io.StringIO()
     writer = csv.DictWriter(out, [field.name for field in fields(Row)], lineterminator="\n")
     writer.writeheader()
@@ -82,7 +105,7 @@ def _git(folder: Path, *words: str) -> str:
 def code(modules: Sequence[str], packages: Mapping[str, Path]) -> str:
     """The hash of the code behind some modules; `packages` are the folders of the packages that count, by name."""
     digest = hashlib.sha256()
-    for name in sorted(behind(modules, packages)):
+    for name in sorted(behind(modules, packages) - {"newcomer"}):  # the version and public names move no number
         path = _file(name, packages)
         assert path is not None
         digest.update(f"{name} {_look(path.read_text(encoding='utf-8')).code}\n".encode())
@@ -95,13 +118,20 @@ def behind(modules: Sequence[str], packages: Mapping[str, Path]) -> set[str]:
     waiting = [name for name in modules if _file(name, packages)]
     while waiting:
         name = waiting.pop()
-        if name in found or name.startswith(ASIDE):
+        if name in found or _among(name, ASIDE):
             continue
         found.add(name)
         path = _file(name, packages)
         if path is not None and name != "newcomer":  # its public names are imported as they are used
             waiting += _look(path.read_text(encoding="utf-8")).within(packages)
-    return found
+    if any(_among(name, (SERVICE,)) for name in found):
+        return found
+    return {name for name in found if not _among(name, OF_SERVICE)}
+
+
+def _among(name: str, rooms: Sequence[str]) -> bool:
+    """Whether a module is one of these, or stands in a package that is."""
+    return any(name == room or name.startswith(f"{room}.") for room in rooms)
 
 
 @dataclass(frozen=True)
@@ -149,14 +179,25 @@ def _file(module: str, packages: Mapping[str, Path]) -> Path | None:
 
 
 def _bare(text: str) -> ast.Module:
-    """The syntax tree of a file without docstrings, what errors say, and what is for the type checker alone."""
+    """The syntax tree of a file without docstrings, what it says to people, and what is for the type checker alone."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             node.exc = node.exc.func
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _name(node.value.func) in SPEAKING:
+            node.value = node.value.func
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.returns = None
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = [one for one in node.body if not _aside(one)] or [ast.Pass()]
     return tree
+
+
+def _name(called: ast.expr) -> str:
+    """The last name of what is called."""
+    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
 
 
 def _aside(node: ast.stmt) -> bool:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import polars as pl
 
+from experiments import rivals_page
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.paper.studies import people
 
 PROMISE = "<!-- promise: written by experiments.write_pages -->", "<!-- end of promise -->"
 PEOPLE = "<!-- people: written by experiments.write_pages -->", "<!-- end of people -->"
+RIVALS = "<!-- rivals: written by experiments.write_pages -->", "<!-- end of rivals -->"
 ANSWERS, ALS = 60, "ALS fold-in, own answers"
 PANELS = {"young, 60 answers": "Young People Survey", "films": "MovieLens, 300 films"}
 SHOWN = {
@@ -56,7 +58,7 @@ def draw_promise(results: Path, path: Path) -> None:
 
 def with_numbers(text: str, results: Path) -> str:
     """The README with today's numbers between its marks."""
-    for (begin, end), told in ((PROMISE, promise), (PEOPLE, alternatives)):
+    for (begin, end), told in ((PROMISE, promise), (PEOPLE, alternatives), (RIVALS, rivals_page.in_readme)):
         if begin in text:
             before, rest = text.split(begin, 1)
             text = f"{before}{begin}\n{told(results)}\n{end}{rest.split(end, 1)[1]}"

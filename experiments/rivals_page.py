@@ -39,6 +39,7 @@ OVERVIEW = (
 )
 UNCERTAIN = {"newcomer": "posterior, and used to explore"}
 FEW = (0, 1, 2, 5, 10, 20)
+PEOPLE = {"movielens": "MovieLens-1M", "young": "Young People"}
 
 
 def with_tables(page: str, results: Path) -> str:
@@ -46,6 +47,9 @@ def with_tables(page: str, results: Path) -> str:
     makers: dict[str, tuple[str, Callable[[pl.DataFrame], str]]] = {
         "rivals": ("rivals.csv", overview),
         "all cases": ("rivals.csv", all_cases),
+        "wins": ("rivals.csv", wins),
+        "gaps": ("rivals-recommenders.csv", gaps),
+        "few ratings": ("rivals-recommenders.csv", few_ratings),
         "recommenders": ("rivals-recommenders.csv", recommenders),
         "taxes": ("rivals-taxes.csv", taxes),
         "transformer": ("rivals-transformer.csv", transformer),
@@ -62,7 +66,7 @@ def with_tables(page: str, results: Path) -> str:
 def overview(found: pl.DataFrame) -> str:
     """Method by people: the ratio to PriorUCB's regret with its interval, wins and losses, needs, cost."""
     head = ["regret / PriorUCB's", *(_title(*one) for one in OVERVIEW)]
-    head += ["clearly better, level, clearly worse", "needs beside logs", "fit, s", "decision, µs"]
+    head += ["all cases", "clearly better, level, clearly worse", "needs beside logs", "fit, s", "decision, µs"]
     rows = []
     for name in found["policy"].unique(maintain_order=True):
         own = found.filter(policy=name)
@@ -70,7 +74,7 @@ def overview(found: pl.DataFrame) -> str:
         count = "" if name == OURS else f"{better}, {len(own) - better - worse}, {worse}"
         large = own.filter(people="young", answers=60)
         cost = ["" if name == LIMIT else f"{large['fit_seconds'].mean():.2g}", f"{large['decision_us'].median():.0f}"]
-        cells = [_cell(own, *one) for one in OVERVIEW]
+        cells = [*(_cell(own, *one) for one in OVERVIEW), "1" if name == OURS else _range(own)]
         rows.append([f"**{name}**" if name == OURS else name, *cells, count, NEEDS.get(name, ""), *cost])
     return f"{markdown.table(head, rows)}\n\n{found['units'].min()} splits of the people."
 
@@ -85,6 +89,39 @@ def all_cases(found: pl.DataFrame) -> str:
         cells = [_cell(own.filter(policy=name), people, answers, case) for name in names]
         rows.append([f"{NAMES[people]}, {answers} logged, {case}", ours, *cells])
     return markdown.table(["regret / PriorUCB's", "PriorUCB's regret", *names], rows)
+
+
+def wins(found: pl.DataFrame) -> str:
+    """Every case in which somebody is clearly better than PriorUCB, and what chance alone would give."""
+    rivals = found.filter(~pl.col("policy").is_in([OURS, LIMIT]))
+    better = rivals.filter(pl.col("high") < 1).sort("ratio")
+    cases = rivals.select("people", "answers", "case").n_unique()
+    told = [
+        f"- {line['policy']}: {_title(line['people'], line['answers'], line['case'])},"
+        f" {line['ratio']:.3f} ({line['low']:.3f} to {line['high']:.3f})"
+        for line in better.iter_rows(named=True)
+    ]
+    worse = int((rivals["low"] > 1).sum())
+    count = (
+        f"Of {len(rivals)} comparisons ({rivals['policy'].n_unique()} methods, {cases} cases) {len(better)} are clearly"
+        f" better than PriorUCB and {worse} clearly worse. If all were level, about {0.025 * len(rivals):.0f} would be"
+        " clearly better by chance."
+    )
+    return "\n".join([count, "", *told]) if told else count
+
+
+def in_readme(results: Path) -> str:
+    """How much more the methods with learned priors lose than PriorUCB, all cases."""
+    found = pl.read_csv(results / "rivals.csv", infer_schema_length=None)
+    named = {"ebmUCB": "ebmUCB", "HierTS / AdaTS": "HierTS", "dTS, linear": "diffusion TS", "CLUB": "CLUB"}
+    told = [f"{short} {_range(found.filter(policy=name))}" for name, short in named.items()]
+    cases = found.select("people", "answers", "case").n_unique()
+    return f"Their regret in units of PriorUCB's, over {cases} cases of real people: {', '.join(told)}."
+
+
+def _range(own: pl.DataFrame) -> str:
+    """The least and the largest ratio of a method."""
+    return f"{own['ratio'].min():.2f} to {own['ratio'].max():.2f}"
 
 
 def _title(people: str, answers: int, case: str) -> str:
@@ -104,7 +141,7 @@ def recommenders(found: pl.DataFrame) -> str:
     """Pairs ranked rightly by known ratings, the choice among ten after five, and when the item mean is beaten."""
     parts = []
     for (people,), own in found.group_by("people", maintain_order=True):
-        title = {"movielens": "MovieLens-1M, 400 newcomers", "young": "Young People, 3 x 200 newcomers"}[str(people)]
+        title = f"{PEOPLE[str(people)]}, {own['newcomers'].max()} newcomers"
         head = [title, *(f"order, {count} known" for count in FEW), "choice after 5, over ours", "NDCG@10 after 5"]
         head += ["beats the item mean from", "taking a newcomer in", "uncertainty"]
         rows = [_recommender(lines) for _, lines in own.group_by("method", maintain_order=True)]
@@ -112,11 +149,45 @@ def recommenders(found: pl.DataFrame) -> str:
     return "\n\n".join(parts)
 
 
+def gaps(found: pl.DataFrame) -> str:
+    """Order and choice among ten over ours, paired, with 95% intervals, for every number of known ratings."""
+    parts = []
+    for (people,), own in found.group_by("people", maintain_order=True):
+        for name, measure in {"order": "order", "choice": "choice among ten", "ndcg": "NDCG@10"}.items():
+            rows = []
+            for (method,), lines in own.group_by("method", maintain_order=True):
+                by = {line["known"]: line for line in lines.iter_rows(named=True)}
+                apart = f"{name}_over_ours"
+                if method == "newcomer":
+                    rows.append([f"**{method}**", *(f"{by[one][name]:.3f}" for one in FEW)])
+                    continue
+                cells = [_gap(by[one][apart], by[one][f"{apart}_se"]) for one in FEW]
+                rows.append([str(method), *cells])
+            head = [f"{PEOPLE[str(people)]}, {measure} over ours", *(f"{count} known" for count in FEW)]
+            parts.append(markdown.table(head, rows))
+    return "\n\n".join(parts)
+
+
+def few_ratings(found: pl.DataFrame) -> str:
+    """From how many known ratings on each method ranks clearly better than item means, by people."""
+    parts = []
+    for (people,), own in found.group_by("people", maintain_order=True):
+        since: dict[str, list[str]] = {}
+        for (name,), lines in own.group_by("method", maintain_order=True):
+            if name != "item mean":
+                by = {line["known"]: line for line in lines.iter_rows(named=True)}
+                since.setdefault(_from(by, FEW), []).append(str(name))
+        order = sorted(since, key=lambda one: (one == "never", int(one) if one.isdigit() else 0))
+        told = "; ".join(f"{one if one == 'never' else f'from {one}'}: {', '.join(since[one])}" for one in order)
+        parts.append(f"- {PEOPLE[str(people)]}: {told}.")
+    return "\n".join(parts)
+
+
 def _recommender(lines: pl.DataFrame) -> list[str]:
     name = str(lines["method"][0])
     by = {line["known"]: line for line in lines.iter_rows(named=True)}
     five, last = by[5], by[20]
-    apart = "" if name == "newcomer" else f"{five['choice_over_ours']:+.3f} ± {1.96 * five['choice_over_ours_se']:.3f}"
+    apart = "" if name == "newcomer" else _gap(five["choice_over_ours"], five["choice_over_ours_se"])
     time = f"{1000 * last['seconds']:.2g} ms" if last["taken"] == "folded in" else f"a fit, {last['seconds']:.2g} s"
     return [
         f"**{name}**" if name == "newcomer" else name,
@@ -127,6 +198,15 @@ def _recommender(lines: pl.DataFrame) -> list[str]:
         time,
         UNCERTAIN.get(name, "none"),
     ]
+
+
+def _gap(mean: float, error: float) -> str:
+    """A difference with its 95% interval.
+
+    >>> _gap(-0.0001, 0.001)
+    '0.000 ± 0.002'
+    """
+    return f"{round(mean, 3) or 0.0:+.3f} ± {1.96 * error:.3f}".replace("+0.000", "0.000")
 
 
 def _from(by: dict[int, dict[str, float]], counts: Sequence[int]) -> str:
@@ -147,9 +227,9 @@ def taxes(found: pl.DataFrame) -> str:
     for (name,), own in found.group_by("method", maintain_order=True):
         by = {line["known"]: line for line in own.iter_rows(named=True)}
         told = [markdown.number(by[one]["right"], by[one]["right_se"]) for one in counts]
-        gaps = [f"{by[one]['over_ours']:+.3f} ± {1.96 * by[one]['over_ours_se']:.3f}" for one in counts]
+        apart = [_gap(by[one]["over_ours"], by[one]["over_ours_se"]) for one in counts]
         ours = by[counts[0]]["over_ours_se"] == 0
-        rows.append([str(name), *told, *([""] * len(gaps) if ours else gaps), f"{own['fit_seconds'].mean():.3g}"])
+        rows.append([str(name), *told, *([""] * len(apart) if ours else apart), f"{own['fit_seconds'].mean():.3g}"])
     return markdown.table([*head, "fit, s"], rows)
 
 

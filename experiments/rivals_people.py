@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 
 import newcomer as nc
 from experiments.results_table import write_table
-from experiments.rivals import all_kept, kept
+from experiments.rivals_jobs import all_kept, kept
 from newcomer.arrays import Floats
 from newcomer.evaluation.recommenders import recommenders
 from newcomer.paper.studies.comparison import ratio_of_means

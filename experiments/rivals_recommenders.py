@@ -19,7 +19,7 @@ import polars as pl
 import newcomer as nc
 from experiments.attributes import folder as data_folder
 from experiments.results_table import write_table
-from experiments.rivals import ROOT, all_kept, work
+from experiments.rivals_jobs import ROOT, all_kept, work
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation.recommenders import recommenders
 from newcomer.worlds.people import People

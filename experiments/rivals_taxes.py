@@ -15,7 +15,7 @@ import polars as pl
 import newcomer as nc
 from experiments.attributes import folder as data_folder
 from experiments.results_table import write_table
-from experiments.rivals import all_kept, work
+from experiments.rivals_jobs import all_kept, work
 from experiments.rivals_recommenders import run_peer
 
 FOLDS, DEALS, KNOWN, PLACES = 3, 3, (0, 2, 5), 5

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from experiments.results_table import write_table
-from experiments.rivals import all_kept, work
+from experiments.rivals_jobs import all_kept, work
 from experiments.rivals_people import NEWCOMERS, OURS, Fitted, serve
 from experiments.rivals_recommenders import run_peer
 from newcomer.evaluation.recommenders import recommender_table
@@ -56,7 +56,7 @@ def compared(answers: int) -> pl.DataFrame:
             regret, _ = serve(ours[name], dealt, questions, None)
             told = {"user": np.arange(len(regret)), "regret": regret}
             rows.append(pl.DataFrame(told).with_columns(case=pl.lit(case), method=pl.lit(name), seconds=None))
-    found = run_peer("lenskit", "transformer.py", hand_over(answers, cases, fitted.world), SECONDS, "played")
+    found = run_peer("torch", "transformer.py", hand_over(answers, cases, fitted.world), SECONDS, "played")
     columns = ["method", "case", "user", "regret", "seconds"]
     rows += [] if found is None else [found]
     same = [one.with_columns(pl.col("user").cast(pl.Int64), pl.col("seconds").cast(pl.Float64)) for one in rows]

@@ -2,8 +2,9 @@
 
 A library that cannot be installed here is left out, and the table says so: the comparison with the others still counts.
 `python benchmarks/peers/prepare.py rivals` makes an environment for each file of benchmarks/peers/rivals instead, in
-benchmarks/peers/.rivals, without newcomer: `python -m experiments.rivals` hands data over as Parquet. LensKit brings
-torch, six gigabytes with its accelerator packages where no CPU wheel is found.
+benchmarks/peers/.rivals, without newcomer: `python -m experiments.rivals` hands data over as Parquet. LensKit and the
+transformer need torch: where the package index has no CPU wheel of the pinned version, that is six gigabytes with
+accelerator packages, twice.
 """
 
 from __future__ import annotations

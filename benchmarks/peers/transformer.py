@@ -1,6 +1,6 @@
 """A small transformer pretrained on logged people, played with newcomers: python transformer.py FOLDER SECONDS.
 
-It runs in an environment with torch (LensKit's) and needs nothing of newcomer. FOLDER holds `logged.parquet` (user,
+It runs in the environment `torch` and needs nothing of newcomer. FOLDER holds `logged.parquet` (user,
 question from 0, answer) and `asked.parquet` (case, user, t, k, question, mean, reward). Training sequences are random
 questions, with replacement, of one logged person, with the answers that the person gave; at each place the network
 predicts the answer to the question at hand from the pairs before it. One person in ten is kept for early stopping.

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from experiments import rivals, rivals_page, rivals_people, rivals_recommenders, rivals_taxes
+from experiments import rivals_jobs, rivals_page, rivals_people, rivals_recommenders, rivals_taxes
 
 from newcomer.worlds.people import MadeUp, People
 
@@ -40,11 +40,11 @@ def test_a_job_that_is_done_is_read_again(tmp_path: Path, monkeypatch: pytest.Mo
         return pl.DataFrame({"number": [number]})
 
     module, every = "experiments.markdown", [{"number": 1}, {"number": 2}]
-    assert rivals.all_kept(module, job, every, made=False) is None
-    rivals.kept(module, job, every[0])
-    found = rivals.all_kept(module, job, every, made=False)
+    assert rivals_jobs.all_kept(module, job, every, made=False) is None
+    rivals_jobs.kept(module, job, every[0])
+    found = rivals_jobs.all_kept(module, job, every, made=False)
     assert found is not None and found["number"].to_list() == [1]
-    rivals.all_kept(module, job, every)
+    rivals_jobs.all_kept(module, job, every)
     assert made == [1, 2]
 
 
@@ -96,3 +96,33 @@ def test_from_when_on_the_item_mean_is_beaten() -> None:
     assert rivals_page._from(by, (0, 1, 2, 5)) == "1"
     by[5]["order_over_mean"] = -0.03
     assert rivals_page._from(by, (0, 1, 2, 5)) == "never"
+
+
+def lines(people: str, method: str, over_mean: float) -> list[dict[str, object]]:
+    """Rows of one recommender, the same for every number of known ratings."""
+    measures = ("order", "ndcg", "choice")
+    numbers = {one: 0.5 for one in measures} | {f"{one}_over_ours": -0.25 for one in measures}
+    errors = {f"{one}_over_ours_se": 0.01 for one in measures}
+    row = {"people": people, "method": method, "taken": "folded in", "newcomers": 7, "seconds": 0.001}
+    gap = {"order_over_mean": over_mean, "order_over_mean_se": 0.01}
+    return [row | numbers | errors | gap | {"known": known} for known in rivals_page.FEW]
+
+
+def test_recommenders_are_told_with_intervals_and_since_when_they_beat_item_means() -> None:
+    found = pl.DataFrame(
+        [*lines("young", "newcomer", 0.05), *lines("young", "item mean", 0.0), *lines("young", "worse", -0.05)]
+    )
+    assert rivals_page.few_ratings(found) == "- Young People: from 0: newcomer; never: worse."
+    assert "Young People, 7 newcomers" in rivals_page.recommenders(found)
+    told = rivals_page.gaps(found).splitlines()
+    assert told[0].startswith("| Young People, order over ours | 0 known |")
+    assert told[4] == "| worse |" + " -0.250 ± 0.020 |" * 6
+
+
+def test_clear_wins_are_counted_and_the_readme_has_ranges(games: pl.DataFrame, tmp_path: Path) -> None:
+    level = games.with_columns(ratio=1.0, low=0.9, high=1.1)
+    assert rivals_page.wins(level).endswith("by chance.") and " 0 are clearly better" in rivals_page.wins(level)
+    best = level.with_columns(high=pl.when(pl.col("policy") == "CLUB").then(0.95).otherwise("high"))
+    assert rivals_page.wins(best).count("\n- CLUB: bfi, 6 logged") == 2
+    level.write_csv(tmp_path / "rivals.csv")
+    assert "over 2 cases" in rivals_page.in_readme(tmp_path) and "CLUB 1.00 to 1.00" in rivals_page.in_readme(tmp_path)

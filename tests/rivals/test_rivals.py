@@ -93,6 +93,20 @@ def test_hierarchical_is_the_marginal_of_a_newcomer_given_all_logged_people() ->
     np.testing.assert_allclose(np.diag(prior.unsure), covariance[:dim, :dim], atol=1e-9)
 
 
+def test_hierarchical_is_the_incremental_meta_posterior_of_adats() -> None:
+    """AdaTS person by person: precision += T / (T s0^2 + s^2), T the answers that the person gave to the action."""
+    logged = partial(people=12, actions=4)
+    prior = priors.hierarchical(logged)
+    centre = logged.mean.mean()
+    spread = max(logged.mean.var(ddof=1) - (logged.variance / logged.count).mean(), priors.LEAST)
+    weighted, precision = np.full(4, centre / spread), np.full(4, 1.0 / spread)
+    for answers, met in zip(logged.answers, logged.met, strict=True):
+        weighted += answers * met / (met * logged.lasting + logged.noise)
+        precision += met / (met * logged.lasting + logged.noise)
+    np.testing.assert_allclose(prior.mean, weighted / precision, atol=1e-9)
+    np.testing.assert_allclose(np.diag(prior.covariance), logged.lasting + 1.0 / precision, atol=1e-9)
+
+
 def test_meta_draws_one_mean_a_newcomer_and_keeps_it() -> None:
     prior = priors.meta(partial())
     policy = GaussianTS(prior, drawn_mean=True)
@@ -150,6 +164,45 @@ def test_diffusion_is_its_chain_conditioned_by_brute_force() -> None:
     GaussianTS(prior).update(state, rows, rewards, users=[0] * 4)
     np.testing.assert_allclose(state.mean[0], prior.mean + np.sqrt(scale) * maps @ given, atol=1e-9)
     np.testing.assert_allclose(state.covariance[0], scale * maps @ left @ maps.T, atol=1e-9)
+
+
+def layered_posterior(
+    chain: list[tuple[Floats, float]], rows: Floats, rewards: Floats, noise: float
+) -> tuple[Floats, Floats]:
+    """Equations (17) to (21) of arXiv 2402.10028, appendix B.1, for one parameter, then its mean and covariance.
+
+    theta | psi_1 ~ N(W_1 psi_1, v_1 I), psi_(l-1) | psi_l ~ N(W_l psi_l, v_l I), psi_L ~ N(0, I).
+    """
+    gram, moment = rows.T @ rows / noise, rows.T @ rewards / noise
+    identity, conditional = np.eye(rows.shape[1]), []
+    for weights, variance in chain:
+        spread = np.linalg.inv(identity / variance + gram)
+        conditional.append((spread, weights, variance, moment))
+        moment = weights.T @ spread @ moment / variance
+        gram = weights.T @ (identity / variance - spread / variance**2) @ weights
+    covariance = np.linalg.inv(identity + gram)
+    mean = covariance @ moment
+    # Hierarchical sampling in expectation: the mean and the covariance of the draw of each layer, given the one above.
+    for spread, weights, variance, moments in reversed(conditional):
+        through = spread @ weights / variance
+        mean, covariance = through @ mean + spread @ moments, through @ covariance @ through.T + spread
+    return mean, covariance
+
+
+def test_diffusion_is_the_layered_posterior_of_its_paper() -> None:
+    logged, layers = partial(), 6
+    known = priors.likeliest(logged)
+    prior = priors.diffused(logged, layers, known)
+    scale = float(np.trace(known.covariance)) / 5
+    (first, nothing), *chain = priors.denoisers(known.covariance / scale, layers)
+    assert nothing == 0.0  # the last step of a diffusion adds no noise, so that the parameter is W_1 psi_1
+    rows, rewards = np.random.default_rng(6).normal(size=(4, 5)), np.array([2.0, -1.0, 0.5, 1.0])
+    turned = np.sqrt(scale) * rows @ first
+    mean, covariance = layered_posterior(chain, turned, rewards - rows @ prior.mean, prior.noise)
+    state = GaussianTS(prior).start(1)
+    GaussianTS(prior).update(state, rows, rewards, users=[0] * 4)
+    np.testing.assert_allclose(state.mean[0], prior.mean + np.sqrt(scale) * first @ mean, atol=1e-8)
+    np.testing.assert_allclose(state.covariance[0], scale * first @ covariance @ first.T, atol=1e-8)
 
 
 def test_many_layers_of_diffusion_keep_most_of_the_covariance() -> None:

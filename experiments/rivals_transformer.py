@@ -20,7 +20,7 @@ from newcomer.paper.studies.earlier_users import Dealt, deal
 from newcomer.paper.studies.people import AGAIN, CASES, ROUNDS, WAVERING
 from newcomer.worlds.people import People
 
-ANSWERS, SEED, SECONDS = (20, 60), 101, "240"
+ANSWERS, SEED, SECONDS = (20, 60), 101, "120"
 
 
 def dealt_to(world: People) -> dict[str, Dealt]:

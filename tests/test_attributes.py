@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import newcomer as nc
-from newcomer import outcome
+from newcomer import _fit
 from newcomer.cli.main import app
 from newcomer.errors import LogsError
 from newcomer.evaluation.predictors import regression_predictor
@@ -200,7 +200,7 @@ def test_evaluate_and_report_of_clicks_say_what_attributes_are_worth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model of both, as `auto` may choose it: judged beside the model without attributes, and beside regression."""
-    monkeypatch.setattr(outcome, "compare_outcomes", lambda *_, **__: OutcomeFacts("binary", "auto"))
+    monkeypatch.setattr(_fit, "compare_outcomes", lambda *_, **__: OutcomeFacts("binary", "auto"))
     logs, people = tables()
     clicked = logs.with_columns(reward=(pl.col("reward") > 3.0).cast(pl.Float64))
     read = nc.Logs.from_frame(clicked, users=people)

@@ -10,7 +10,7 @@ as PriorUCB would serve them (`newcomer.gain`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
@@ -29,7 +29,7 @@ from newcomer._warm_start import (
 )
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.checks.quick import quick_check
-from newcomer.em.attributes import AttributeFit, fit_attributes
+from newcomer.em.attributes import AttributeEffects, AttributeFit, fit_attributes
 from newcomer.em.fit import (
     FittedPopulation,
     blend_fitted_populations,
@@ -37,12 +37,13 @@ from newcomer.em.fit import (
     fit_populations_apart,
     refit_population,
 )
-from newcomer.em.full_covariance import with_full_covariance
+from newcomer.em.full_covariance import KnownMeans, full_covariance_given_attributes, with_full_covariance
+from newcomer.em.joint import ROUNDS, join_attributes
 from newcomer.em.passes import Passes, Progress
 from newcomer.em.variance_components import error_variance_scales
 from newcomer.encoding import Column
 from newcomer.errors import FitWarning, LogsError, ModelError, warn_caller
-from newcomer.evidence import Evidence, HeldoutGain, OutcomeFacts, RankChoice, RidgeChoice
+from newcomer.evidence import Evidence, HeldoutGain, JointFit, OutcomeFacts, RankChoice, RidgeChoice
 from newcomer.gain import best_actions, heldout_gain
 from newcomer.gain.deals import deal_lengths, usual_deal_length
 from newcomer.gain.heldout_gain import Apart
@@ -291,7 +292,7 @@ def _fitted(
     # The estimator: the distribution of users, and a basis of the subspace they share.
     passes, people = Passes(logs, run.progress, run.listen), None
     if settings.estimator == "em":
-        found, people = _by_em(passes, settings, begun)
+        found, people = fit_by_em(passes, settings, begun)
     else:
         found = moment.estimate(calibrate=settings.calibrate)
     rank = found.basis.shape[1]
@@ -330,7 +331,7 @@ def _fitted(
     plain = Fitting(model, [(_with(model, one), judged) for one, judged in people.held_out])
     fitted, link = plain, None
     if logs.people is not None:
-        fitted = _with_attributes(passes, people.population, people.held_out, plain)
+        fitted = fit_with_attributes(passes, people, plain, begun=begun)
     if tries_binary_outcome(settings.outcome, logs, settings.estimator, begun):
         fitted, link = _linked(passes, people, begun, settings.outcome, plain, fitted)
     model, apart = fitted.model, fitted.apart
@@ -354,7 +355,9 @@ def _linked(
         [(as_binary_outcome(plain.model, one), judged) for one, judged in found.held_out],
     )
     if passes.logs.people is not None:
-        binary = _with_attributes(passes, found.population, found.held_out, binary)
+        binary = fit_with_attributes(
+            passes, replace(people, population=found.population, held_out=found.held_out), binary
+        )
     if outcome == "binary" or begun is not None:
         return binary, OutcomeFacts("binary", "given" if outcome == "binary" else "kept")
     logs = people.judges.logs
@@ -398,13 +401,29 @@ def _with(model: Model, other: Population) -> Model:
     return replace(model, basis=other.leading(model.rank), **_population_of(other))
 
 
-def _with_attributes(
-    passes: Passes, population: Population, held_out: Sequence[tuple[Population, Bools]], fitted: Fitting
+def fit_with_attributes(
+    passes: Passes,
+    people: FittedPopulation,
+    fitted: Fitting,
+    *,
+    begun: WarmStart | None = None,
+    rounds: int = ROUNDS,
 ) -> Fitting:
-    """The models with what attributes of users say, where held-out users are predicted better with them."""
-    clicks = fitted.model.outcome == "binary"
-    found, others, gains = fit_attributes(passes, population, held_out, clicks=clicks)
-    model = replace(fitted.model, evidence=replace(fitted.model.evidence, attributes=gains))
+    """The models with what attributes of users say, where held-out users are predicted better with them.
+
+    Except for clicks, the populations are found again together with the effects, in so many rounds.
+    """
+    clicks, joined = fitted.model.outcome == "binary", list[JointFit]()
+
+    def join(effects: AttributeEffects) -> list[Population]:
+        populations, facts = _joined(passes, people, effects, begun, rounds)
+        joined.append(facts)
+        return populations
+
+    together = None if clicks or not rounds else join
+    found, others, gains = fit_attributes(passes, people.population, people.held_out, clicks=clicks, join=together)
+    facts = replace(fitted.model.evidence, attributes=gains, joint=joined[0] if joined else None)
+    model = replace(fitted.model, evidence=facts)
     if found is None or passes.logs.people is None:
         return Fitting(model, fitted.apart)
     columns = tuple(one for one, gain in zip(passes.logs.people.columns, gains, strict=True) if gain.kept)
@@ -414,15 +433,35 @@ def _with_attributes(
     )
 
 
+def _joined(
+    passes: Passes, people: FittedPopulation, effects: AttributeEffects, begun: WarmStart | None, rounds: int
+) -> tuple[list[Population], JointFit]:
+    """The populations of a fit, found again together with the effects of attributes, by the same steps as before them:
+    an earlier fit is added, and weak directions are found where they were.
+    """
+    count = passes.count
+    found = join_attributes(passes, people.before or people, effects, rounds=rounds)
+    populations = list(found.populations)
+    if begun is not None and begun.users:
+        share, earlier = _share_of_new(people, begun), begun.given or begun.population
+        populations = [blend_fitted_populations(earlier, one, share) for one in populations]
+    if people.facts.weak is not None and people.facts.weak.kept:
+        fits = [(one, task.fitted) for one, task in zip(populations, found.tasks, strict=True)]
+        known = KnownMeans(tuple(task.total for task in found.tasks), effects.prior, effects.entries)
+        populations = full_covariance_given_attributes(passes, fits, known)
+    return populations, replace(found.facts, passes=passes.count - count)
+
+
 def _knowing(model: Model, found: AttributeFit | None, columns: tuple[Column, ...]) -> Model:
     """The model with the attributes that stay, and with the covariance over users that they widen."""
     if found is None:
         return model
     rank = model.rank if model.factor.shape[1] else min(found.factor.shape[1], model.dim)
+    population = replace(found.population, factor=found.factor)
     return replace(
         model,
-        factor=found.factor,
-        basis=model.basis if rank == model.rank else Population(model.mean, found.factor, 1.0).leading(rank),
+        **_population_of(population),
+        basis=model.basis if rank == model.rank else population.leading(rank),
         attributes=columns,
         attribute_effects=found.prior.effects,
         attribute_covariance=found.prior.covariance,
@@ -485,7 +524,12 @@ def _persistence(found: Estimate, given: float | None) -> float | None:
     return told.estimate if told and told.standard_error <= SURE else None
 
 
-def _by_em(passes: Passes, settings: FitSettings, begun: WarmStart | None) -> tuple[Estimate, FittedPopulation]:
+def _share_of_new(fitted: FittedPopulation, begun: WarmStart) -> float:
+    """The share of the users of a fit among these and those of the model that it is added to."""
+    return fitted.facts.users / (fitted.facts.users + begun.users)
+
+
+def fit_by_em(passes: Passes, settings: FitSettings, begun: WarmStart | None) -> tuple[Estimate, FittedPopulation]:
     """The population of highest penalised likelihood; its basis spans the leading directions of E[beta beta^T].
 
     A rank that was asked for is that of the factor and of the basis. Else held-out users choose the rank of the factor,
@@ -500,8 +544,9 @@ def _by_em(passes: Passes, settings: FitSettings, begun: WarmStart | None) -> tu
         )
         apart = fit_populations_apart(fitted.chosen, fitted.parts.origin, begun.population.rank, begun.precision)
         fitted = replace(fitted, held_out=apart)
+    fitted = replace(fitted, before=fitted)
     if begun is not None and begun.users:
-        share = fitted.facts.users / (fitted.facts.users + begun.users)
+        share = _share_of_new(fitted, begun)
         mixed = [(blend_fitted_populations(begun.population, one, share), judged) for one, judged in fitted.held_out]
         population = blend_fitted_populations(begun.population, fitted.population, share)
         fitted = replace(fitted, population=population, held_out=tuple(mixed))

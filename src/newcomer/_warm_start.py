@@ -96,6 +96,7 @@ class WarmStart:
     users: int
     name: str  # the id of the model
     clicks: Population | None = None  # on the scale of log-odds, where the model is binary
+    given: Population | None = None  # of users whose attributes are known, where the model has attributes
 
 
 def warm_start(model: Model, logs: Logs, *, add: bool) -> WarmStart:
@@ -110,8 +111,18 @@ def warm_start(model: Model, logs: Logs, *, add: bool) -> WarmStart:
     if model.reward_transform != logs.reward_transform:
         todo = f"read the logs with reward_transform={model.reward_transform!r}"
         raise ModelError("the model to start from learned rewards on another scale", todo=todo)
-    mean, factor, by_action, offsets = model.mean, model.factor[:, : facts.directions], None, None
-    weak = model.factor[:, facts.directions :]  # found again by the refit; until then part of the residual
+    population, users = _population(model, logs, model.factor, facts.directions), summary.users if add else 0
+    if model.outcome == "binary":
+        rewards = binary_on_reward_scale(population, logs.table)
+        return WarmStart(rewards, facts.precision, users, model.id, clicks=population)
+    given = _population(model, logs, _given_attributes(model), facts.directions) if model.attributes else None
+    return WarmStart(population, facts.precision, users, model.id, given=given)
+
+
+def _population(model: Model, logs: Logs, factor: Floats, directions: int) -> Population:
+    """The population of a model with a factor (d, k) and its first directions, its actions in the order of the logs."""
+    mean, by_action, offsets = model.mean, None, None
+    factor, weak = factor[:, :directions], factor[:, directions:]  # found again by the refit; until then residual
     if logs.action_ids is not None:
         place = model.codes(logs.action_ids)
         known = place >= 0
@@ -123,14 +134,17 @@ def warm_start(model: Model, logs: Logs, *, add: bool) -> WarmStart:
             there = rows >= 0
             mean = np.where(there, mean[rows], mean[: len(model.action_ids or ())].mean())
             factor = np.where(there[:, None], factor[rows], 0.0)
-    population = Population(
+    return Population(
         mean.copy(), factor.copy(), model.noise_variance, by_action, offsets, uncertainty=_unsure(model, logs)
     )
-    users = summary.users if add else 0
-    if model.outcome == "binary":
-        rewards = binary_on_reward_scale(population, logs.table)
-        return WarmStart(rewards, facts.precision, users, model.id, clicks=population)
-    return WarmStart(population, facts.precision, users, model.id)
+
+
+def _given_attributes(model: Model) -> Floats:
+    """The factor (d, k) of users whose attributes are all known: W (I - Gamma C Gamma^T)^1/2, longest column first."""
+    effects, covariance = model.attribute_effects, model.attribute_covariance
+    values, vectors = np.linalg.eigh(np.eye(len(effects)) - effects @ covariance @ effects.T)
+    left, lengths, _ = np.linalg.svd(model.factor @ (vectors * np.sqrt(np.maximum(values, 0.0))), full_matrices=False)
+    return np.asarray(left * lengths)
 
 
 def _unsure(model: Model, logs: Logs) -> Floats | None:

@@ -477,6 +477,27 @@ class AttributeGain(Shown):
 
 
 @dataclass(frozen=True)
+class JointFit(Shown):
+    """How m, L and the variances were found together with the effects of attributes: in `rounds`, by `passes` over the
+    logs, with a `gain` in penalised log-likelihood a user over effects given the fit without attributes.
+    """
+
+    rounds: int
+    passes: int
+    gain: float
+
+    @property
+    def sentence(self) -> str:
+        """The same in words.
+
+        >>> print(JointFit(3, 16, 0.0123).sentence)
+        Attributes and the distribution of users were fitted together: 3 rounds, 16 passes, 0.0123 nats a user gained.
+        """
+        how = f"{self.rounds} rounds, {self.passes} passes, {self.gain:.3g} nats a user gained"
+        return f"Attributes and the distribution of users were fitted together: {how}."
+
+
+@dataclass(frozen=True)
 class OutcomeFacts:
     """Why rewards of 0 and 1 are taken for normal ("gaussian") or go through log-odds ("binary").
 
@@ -521,6 +542,7 @@ class Evidence(Shown):
     checks: Checked | None = None  # of the logs, where the fit was asked for them
     outcome: OutcomeFacts | None = None  # of 0/1 rewards
     attributes: tuple[AttributeGain, ...] = ()  # of users, that were tried
+    joint: JointFit | None = None  # where attributes stay, and rewards are not clicks
     heldout_gain: HeldoutGain | None = None  # of SOLD, where `evaluate` has measured it; that of EM is in `population`
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from newcomer.arrays import Floats
+from newcomer.arrays import Floats, Ints
 
 
 def log_likelihood(X: Floats, r: Floats, v: Floats, m: Floats, B: Floats, L: Floats, x: Floats) -> float:
@@ -17,6 +17,20 @@ def log_likelihood(X: Floats, r: Floats, v: Floats, m: Floats, B: Floats, L: Flo
     covariance = X @ L @ L.T @ X.T + np.diag(v)
     _, logdet = np.linalg.slogdet(covariance)
     return float(-0.5 * (len(r) * np.log(2 * np.pi) + logdet + error @ np.linalg.solve(covariance, error)))
+
+
+def dense_log_likelihood(X: Floats, r: Floats, S: Floats, mean: Floats, L: Floats) -> float:
+    """log N(r; mean, X L L^T X^T + S) of one user, whatever the covariance S (h, h) of what is left."""
+    covariance = X @ L @ L.T @ X.T + S
+    _, logdet = np.linalg.slogdet(covariance)
+    error = r - mean
+    return float(-0.5 * (len(r) * np.log(2 * np.pi) + logdet + error @ np.linalg.solve(covariance, error)))
+
+
+def residual_covariance(actions: Ints, v: Floats, share: float) -> Floats:
+    """Var(e + noise) of rows of these actions: v_a on the diagonal, share v_a between rows of one action."""
+    same = actions[:, None] == actions[None, :]
+    return np.where(same, share * v[actions][:, None], 0.0) + np.diag((1.0 - share) * v[actions])
 
 
 def posterior(X: Floats, r: Floats, v: Floats, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:

@@ -26,7 +26,7 @@ better, beyond doubt. Attributes that say nothing are left out, and the fit is t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -68,6 +68,26 @@ class AttributeTask:
     clicks: bool = False
     effects: Floats | None = None
 
+    @property
+    def shared(self) -> Floats:
+        """Gamma (k, p) of the effects: those through the directions of the population."""
+        assert self.effects is not None
+        found = np.zeros((self.population.rank, self.effects.shape[1]))
+        found[: self.own] = self.effects[: self.own]
+        return found
+
+    @property
+    def single(self) -> Floats | None:
+        """F (d, p) of the effects: those along single features; None where there are none."""
+        assert self.effects is not None
+        return self.directions[:, self.own :] @ self.effects[self.own :] if len(self.effects) > self.own else None
+
+    @property
+    def total(self) -> Floats:
+        """B = Q T (d, p)."""
+        assert self.effects is not None
+        return self.directions @ self.effects
+
     def information(self, batch: Batch, some: Ints, x: Floats) -> tuple[Floats, Floats]:
         """A (n, q, q) and b (n, q) of some users of a batch, whose attributes are x (n, p)."""
         if not self.clicks:
@@ -100,10 +120,13 @@ class AllInformation:
 
 @dataclass(frozen=True)
 class AttributeFit:
-    """The prior of z with the attributes that stay, and the factor (d, k) whose coordinates it is about."""
+    """The prior of z with the attributes that stay, the factor (d, k) whose coordinates it is about, and the population
+    given attributes.
+    """
 
     prior: AttributePrior
     factor: Floats
+    population: Population
 
 
 def add_up_attribute_information(
@@ -146,42 +169,41 @@ def _paired(both: Floats, size: int, width: int) -> Floats:
 
 
 def fit_attributes(
-    passes: Passes, population: Population, apart: Sequence[tuple[Population, Bools]], *, clicks: bool = False
+    passes: Passes,
+    population: Population,
+    apart: Sequence[tuple[Population, Bools]],
+    *,
+    clicks: bool = False,
+    join: Callable[[AttributeEffects], Sequence[Population]] | None = None,
 ) -> tuple[AttributeFit | None, Sequence[AttributeFit | None], tuple[AttributeGain, ...]]:
     """Effects of the attributes of the logs' users: for everybody, and for fits that users of some buckets were held
     out of. None where no attribute predicts held-out users better; what each of them gained is told either way. With
-    `clicks` populations are of log-odds.
+    `clicks` populations are of log-odds. `join` finds all populations again, together with the effects (`em.joint`).
     """
     people, logs = passes.logs.people, passes.logs
     assert people is not None
     every = np.ones(user_bucket_count(logs.dim), dtype=np.bool_)
     free = (population.rank + logs.dim) * people.width <= MOST
     square = 1.0 if logs.one_hot else logs.summary.mean_squared_norm / logs.dim  # of a feature, on average
-    unit = float(np.sqrt(population.noise_variance / max(square, 1e-300)))
-    tasks = [_task(one, fitted, people, unit if free else 0.0, clicks)
-             for one, fitted in ((population, every), *((one, ~judged) for one, judged in apart))]  # fmt: skip
+    unit = float(np.sqrt(population.noise_variance / max(square, 1e-300))) if free else 0.0
     # Attributes are chosen with missing values at their mean: what others say of them counts as theirs.
     nothing = AttributePrior(np.zeros((0, people.width)), np.zeros((people.width, people.width)))
-    whole = tuple(range(people.width))
+    task, whole = _task(population, every, people.width, unit, clicks), tuple(range(people.width))
     found: AllInformation = passes.run(
-        partial(add_up_attribute_information, tasks=(tasks[0],), prior=nothing, entries=whole), _merge
+        partial(add_up_attribute_information, tasks=(task,), prior=nothing, entries=whole), _merge
     )
-    chosen = _choose(found.each[0], tasks[0], people.columns)
+    chosen = _choose(found.each[0], task, people.columns)
     if not chosen.order:
         return None, [None] * len(apart), _gains(chosen, people)
-    entries = tuple(np.flatnonzero(chosen.shared + chosen.single).tolist())
+    entries = np.flatnonzero(chosen.shared + chosen.single).tolist()
+    kept = replace(chosen, shared=chosen.shared[entries], single=chosen.single[entries])
     prior = AttributePrior(np.zeros((0, len(entries))), people.covariance[np.ix_(entries, entries)])
-    if not chosen.single.any():
-        tasks = [replace(task, directions=task.directions[:, : task.own]) for task in tasks]
-    kept = replace(chosen, shared=chosen.shared[list(entries)], single=chosen.single[list(entries)])
-    for _ in range(NEWTON if clicks else 1):
-        found = passes.run(
-            partial(add_up_attribute_information, tasks=tuple(tasks), prior=prior, entries=entries, folds=1), _merge
-        )
-        tasks = [replace(task, effects=_solved(task, sums, kept)) for task, sums in zip(tasks, found.each, strict=True)]
-    spread = prior.covariance
-    fits = [AttributeFit(*population_with_attributes(one.population.factor, one.directions @ one.effects, spread))
-            for one in tasks if one.effects is not None]  # fmt: skip
+    effects = AttributeEffects(
+        kept, tuple(entries), prior, people.width, unit if chosen.single.any() else 0.0, clicks=clicks
+    )
+    populations = [population, *(one for one, _ in apart)] if join is None else join(effects)
+    fitted = [every, *(~judged for _, judged in apart)]
+    fits = [effects.fit(one) for one in effects.solved(passes, effects.tasks(populations, fitted))]
     return fits[0], fits[1:], _gains(chosen, people, fits[0])
 
 
@@ -189,12 +211,51 @@ def _merge(a: AllInformation, b: AllInformation) -> AllInformation:
     return a + b
 
 
-def _task(population: Population, fitted: Bools, people: UserTable, unit: float, clicks: bool) -> AttributeTask:
+def _task(population: Population, fitted: Bools, width: int, unit: float, clicks: bool) -> AttributeTask:
     """The directions along which effects are looked for; `unit` that of effects of single features, 0 for none."""
-    own = min(population.rank, max(1, MOST // people.width))
+    own = min(population.rank, max(1, MOST // width))
     shared = population.factor[:, :own]
     single = unit * np.eye(len(population.mean)) if unit else np.zeros((len(population.mean), 0))
     return AttributeTask(population, np.column_stack([shared, single]), own, fitted, clicks)
+
+
+@dataclass(frozen=True)
+class AttributeEffects:
+    """The attributes that stay: their `entries` among all `width`, how much effects are shrunk (`kept`), and what is
+    expected of missing entries (`prior`). `unit` is that of effects along single features, 0 where there are none.
+    """
+
+    kept: Choice
+    entries: tuple[int, ...]
+    prior: AttributePrior
+    width: int
+    unit: float
+    clicks: bool = False
+
+    def tasks(self, populations: Sequence[Population], fitted: Sequence[Bools]) -> list[AttributeTask]:
+        """The directions of effects in each population, for the users in `fitted` buckets."""
+        both = zip(populations, fitted, strict=True)
+        return [_task(one, who, self.width, self.unit, self.clicks) for one, who in both]
+
+    def solved(self, passes: Passes, tasks: Sequence[AttributeTask]) -> list[AttributeTask]:
+        """The tasks with the effects T of highest penalised likelihood, given their populations."""
+        for _ in range(NEWTON if self.clicks else 1):
+            look = partial(add_up_attribute_information, tasks=tuple(tasks), prior=self.prior, entries=self.entries)
+            found: AllInformation = passes.run(partial(look, folds=1), _merge)
+            both = zip(tasks, found.each, strict=True)
+            tasks = [replace(task, effects=_solved(task, sums, self.kept)) for task, sums in both]
+        return list(tasks)
+
+    def penalty(self, task: AttributeTask) -> float:
+        """What is believed beforehand of the effects T of a task: their log density, up to a constant."""
+        assert task.effects is not None
+        taus = self.kept.taus(task.own, task.directions.shape[1])
+        return -0.5 * float(((task.effects[taus > 0] / taus[taus > 0]) ** 2).sum())
+
+    def fit(self, task: AttributeTask) -> AttributeFit:
+        """The prior of the users of a task, over all people and given their attributes."""
+        factor, spread = task.population.factor, self.prior.covariance
+        return AttributeFit(*population_with_attributes(factor, task.total, spread), task.population)
 
 
 @dataclass(frozen=True)

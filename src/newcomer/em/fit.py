@@ -74,6 +74,7 @@ class FittedPopulation:
     parts: Parts | MomentParts
     held_out: tuple[tuple[Population, Bools], ...] = ()  # fits to a part of them, and the buckets of the others
     decided: Passes | None = None
+    before: FittedPopulation | None = None  # the same before an earlier fit was added, and without weak directions
 
     @property
     def judges(self) -> Passes:

@@ -22,6 +22,7 @@ are predicted at least as well as by the fit.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -34,7 +35,7 @@ from newcomer.em.model_selection import SURE, model_selection_clarity
 from newcomer.em.passes import Passes
 from newcomer.evidence import WeakDirections
 from newcomer.logs.batch import Batch
-from newcomer.population import Population
+from newcomer.population import AttributePrior, Population
 from newcomer.users import user_bucket_count, user_buckets
 
 STEPS = 8  # of EM, a pass each
@@ -208,6 +209,41 @@ def _averaged(
         wholes = tuple(whole.stepped(sums) for whole, sums in zip(wholes, found.each, strict=True))
     population, *apart = (whole.averaged() for whole in wholes)
     return population, apart
+
+
+@dataclass(frozen=True)
+class KnownMeans:
+    """What attributes say of the rewards of users: B x, with B (A, p) for each covariance, and x the `entries` of the
+    encoded attributes, completed by `prior`.
+    """
+
+    effects: tuple[Floats, ...]
+    prior: AttributePrior
+    entries: tuple[int, ...]
+
+
+def full_covariance_known_products(batch: Batch, wholes: tuple[Whole, ...], known: KnownMeans) -> AllProducts:
+    """The sums of each covariance, of rewards less what attributes say of them: the map of a pass."""
+    assert batch.attributes is not None
+    where = user_buckets(batch.hashes, user_bucket_count(batch.dim))
+    met = _first_meetings(batch, len(wholes[0].covariance))
+    user = np.repeat(np.arange(len(met.lengths)), met.lengths)
+    x = known.prior.completed(batch.attributes[:, list(known.entries)])[user]
+    left = [replace(met, rewards=met.rewards - np.einsum("ip,ip->i", b[met.actions], x)) for b in known.effects]
+    both = zip(left, wholes, strict=True)
+    return AllProducts(tuple(_products(one, whole, whole.fitted[where]) for one, whole in both))
+
+
+def full_covariance_given_attributes(
+    passes: Passes, fits: Sequence[tuple[Population, Bools]], known: KnownMeans
+) -> list[Population]:
+    """Populations with their weak directions, given attributes; each is for the users in its buckets (B,)."""
+    wholes = tuple(full_covariance_of_fit(one, fitted) for one, fitted in fits)
+    for _ in range(STEPS):
+        look = partial(full_covariance_known_products, wholes=wholes, known=known)
+        found: AllProducts = passes.run(look, operator.add)
+        wholes = tuple(whole.stepped(sums) for whole, sums in zip(wholes, found.each, strict=True))
+    return [whole.averaged() for whole in wholes]
 
 
 def _fewest(found: Comparison) -> int:

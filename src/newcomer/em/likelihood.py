@@ -36,11 +36,12 @@ from newcomer.arrays import Bools, Floats, Ints
 from newcomer.em import likelihood_loops
 from newcomer.logs.batch import Batch
 from newcomer.one_hot import Catalogue, OneHot
-from newcomer.population import Population
+from newcomer.population import AttributePrior, Population
 from newcomer.users import UserSample, user_bucket_count, user_buckets
 
 FARTHEST = 1e100  # a user's gain beyond this says no more: of rewards after a fold that had none but zeros, say
 CHUNK_BYTES = 2 << 20  # features worked on at a time: stays in a second-level cache
+ENTRIES = 1 << 20  # entries of rows times W that are written out at a time, where users have prior means of their own
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,22 @@ class Task:
     population: Population
     fitted: Bools
     judged: Bools
+
+
+@dataclass(frozen=True)
+class KnownTask:
+    """A population of users who are known by attributes x (p,): z ~ N(Gamma x, I), and beta has F x besides.
+
+    `effects` are Gamma (k, p), `single` F (d, p), or None for zero; x are the `entries` of the encoded attributes, what
+    is missing in them completed by `prior`. `fitted` are the buckets (B,) of the users.
+    """
+
+    population: Population
+    fitted: Bools
+    effects: Floats
+    single: Floats | None
+    prior: AttributePrior
+    entries: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -136,6 +153,42 @@ class _View:
         users, rows, gradient = len(self.starts), int((self.stops - self.starts).sum()), self.table.T @ pull
         return replace(sums, users=users, rows=rows, likelihood=likelihood, gradient=gradient)
 
+    def fit_known(self, task: KnownTask, x: Floats) -> Sums:
+        """The sums of the users of the view, whose attributes are x (n, p).
+
+        With c = Gamma x the prior mean of z and e = r - X (m + F x + L c) - o, z - c has the posterior of a user of
+        whom nothing is known. Only dl/dL differs: mu is c + mu', so that S^-1 f c^T is added. Rows are written out, so
+        that the loops return S^-1 f row by row.
+        """
+        population, lengths = task.population, self.stops - self.starts
+        product, centres = self.table @ population.weights, x @ task.effects.T
+        single = None if task.single is None else self.table @ task.single
+        total, pulled = _nothing(population), np.zeros(product.shape)
+        for some in _runs(lengths, max(1, ENTRIES // product.shape[1])):
+            count, ends = lengths[some], np.cumsum(lengths[some])
+            user = np.repeat(np.arange(len(count)), count)
+            rows = np.arange(len(user)) + np.repeat(self.starts[some] - (ends - count), count)
+            codes, at = self.codes[rows], centres[some][user]
+            images = product[codes]
+            left = self.rewards[rows] - np.einsum("ik,ik->i", images[:, 1:], at)
+            if single is not None:
+                left -= np.einsum("ip,ip->i", single[codes], x[some][user])
+            alone = _View(images, np.arange(len(user)), self.actions[rows], left, ends - count, ends)
+            seen, sums, pull = alone._rows(images, population), _nothing(population), np.zeros(images.shape)
+            likelihood = likelihood_loops.likelihood_expectations(
+                seen, sums.weights, pull, sums.lean, sums.residual, sums.met
+            )
+            pull[:, 1:] += pull[:, :1] * at
+            for column in range(pull.shape[1]):
+                pulled[:, column] += np.bincount(codes, pull[:, column], minlength=len(pulled))
+            # E[(1, z)(1, z)^T] without the products of c and mu', whose expectation is zero: no more than a metric.
+            length = np.bincount(user, 1.0 / seen.variance[alone.actions], minlength=len(count))
+            sums.weights[0, 1:] += length @ centres[some]
+            sums.weights[1:, 0] += length @ centres[some]
+            sums.weights[1:, 1:] += (centres[some].T * length) @ centres[some]
+            total += replace(sums, users=len(count), rows=len(user), likelihood=likelihood)
+        return replace(total, gradient=np.asarray(self.table.T @ pulled))
+
     def grouped(self) -> _View:
         """The same users with the rows of one action side by side; nothing else depends on the order of rows."""
         lengths = self.stops - self.starts
@@ -146,11 +199,15 @@ class _View:
 
     def _seen(self, population: Population) -> likelihood_loops.UserRows:
         """The rows multiplied by W = [m, L], as the compiled loops take them."""
+        return self._rows(self.table @ population.weights, population)
+
+    def _rows(self, product: Floats, population: Population) -> likelihood_loops.UserRows:
+        """The same, where `product` of the table and W is there."""
         rows = self.codes, self.actions, self.rewards, self.starts, self.stops
         variances = np.array(population.variances)  # of a type that the loops are compiled for
         left = variances, np.array(population.levels), population.share
         units = variances if population.units is None else np.array(population.units)
-        return likelihood_loops.UserRows(self.table @ population.weights, *rows, *left, units)
+        return likelihood_loops.UserRows(product, *rows, *left, units)
 
 
 @dataclass(frozen=True)
@@ -181,12 +238,18 @@ def _views(rows: _Rows, chosen: Bools, *, grouped: bool) -> Iterator[_View]:
         view = _View(coded.table, actions, actions, rows.rewards, starts, stops)
         yield view.grouped() if grouped else view
         return
-    step, ends, first = max(1, CHUNK_BYTES // (8 * batch.dim)), np.cumsum(stops - starts), 0
-    while first < len(who):
-        done = int(ends[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(ends, done + step, side="right")))
-        view = _some(batch, actions, starts[first:last], stops[first:last])
+    for some in _runs(stops - starts, max(1, CHUNK_BYTES // (8 * batch.dim))):
+        view = _some(batch, actions, starts[some], stops[some])
         yield view.grouped() if grouped else view
+
+
+def _runs(lengths: Ints, rows: int) -> Iterator[slice]:
+    """Users one after another, of about so many rows at a time."""
+    ends, first = np.cumsum(lengths), 0
+    while first < len(lengths):
+        done = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, done + rows, side="right")))
+        yield slice(first, last)
         first = last
 
 
@@ -219,6 +282,20 @@ def likelihood_sums(batch: Batch, tasks: tuple[Task, ...]) -> tuple[Sums, ...]:
                 judged_likelihood=float(found.likelihood.sum()),
                 judged_gain=float(found.gain.sum()),
             )
+    return tuple(totals)
+
+
+def known_likelihood_sums(batch: Batch, tasks: tuple[KnownTask, ...]) -> tuple[Sums, ...]:
+    """The sums of each task over the users of a batch, given their attributes: the map of a pass of EM."""
+    assert batch.attributes is not None
+    where = user_buckets(batch.hashes, user_bucket_count(batch.dim))
+    totals, rows = [_nothing(task.population) for task in tasks], _Rows.of(batch)
+    for i, task in enumerate(tasks):
+        chosen, done = task.fitted[where], 0
+        x = task.prior.completed(batch.attributes[:, list(task.entries)])[chosen]
+        for view in _views(rows, chosen, grouped=task.population.share > 0):
+            totals[i] += view.fit_known(task, x[done : done + len(view.starts)])
+            done += len(view.starts)
     return tuple(totals)
 
 

@@ -1,4 +1,4 @@
-"""What attributes of users say of their preferences: beta = m + B x + L z, given the fit's m, L and variances.
+"""What attributes of users say of their preferences: beta = m + B x + L z, given m, L and variances.
 
 With attributes x of a user (encoded, mean zero), rewards are r = X (m + B x) + X L z + noise, z ~ N(0, I). Given m, L
 and the variances the log-likelihood is quadratic in B. Write B = Q T for directions Q (d, q): B acts through the shared
@@ -9,9 +9,8 @@ Q = [L, c I]. Of each user two small arrays are needed,
 
 S the covariance of the noise. With K the covariance of the user's own z in these directions (I for L, 0 beyond it),
 the user adds  H = (I + A K)^-1 A (x) x x^T  to the information about T and  g = (I + A K)^-1 b x^T  to its score; the
-maximum of the likelihood with T_ij ~ N(0, tau_j^2) solves one linear system. EM for Gamma with L held fixed has this
-solution as its fixed point; L, m and the variances stay those of the fit: EM steps of all of them together gained
-nothing beyond the error (docs/how-to/attributes.md).
+maximum of the likelihood with T_ij ~ N(0, tau_j^2) solves one linear system. Attributes are chosen by m, L and the
+variances of the fit without them; those that stay are then fitted together with m, L and the variances (`joint`).
 
 **Clicks.** Where rewards go through log-odds, rows are replaced by sites of expectation propagation: a Gaussian reward
 each, of log-odds (`em.binary_likelihood.information_of`). A and b follow from them as above; H and g are then the

@@ -1,20 +1,22 @@
 """Head to head: policies with learned priors, recommenders, a mixed logit, a transformer, on the same people as ours.
 
-    python -m experiments.rivals [people recommenders taxes transformer table]
+    python -m experiments.rivals [people recommenders taxes transformer table] [--quick] [--out DIR]
 
 What is tried is listed in experiments/rivals-plan.md, which was written before the first result. Every job's rows are a
 file of the folder NEWCOMER_WORK (.work by default), named by a hash of its settings and of the code behind its part, so
 that a run that was stopped goes on. Each part writes a table, experiments/results/rivals*.csv; with `table` it is
-written from the jobs that are done, of the same code, and none is run.
+written from the jobs that are done, of the same code, and none is run. A part is a command, too: `python -m
+experiments.rivals_people`. Quick runs have no peers.
 NEWCOMER_DATA names the folder of the data. Recommenders, taxes and the transformer need the environments that `python
 benchmarks/peers/prepare.py rivals` makes; a peer whose environment is missing is left out, and that is said.
 """
 
 from __future__ import annotations
 
-import sys
+from dataclasses import replace
 
 from experiments import rivals_people, rivals_recommenders, rivals_taxes, rivals_transformer
+from experiments.results_table import Command
 
 PARTS = {
     "people": rivals_people.write,
@@ -24,15 +26,13 @@ PARTS = {
 }
 
 
-def main(parts: list[str]) -> None:
-    """Run the parts asked for, all by default, and write their tables."""
-    unknown = [part for part in parts if part not in (*PARTS, "table")]
-    if unknown:
-        raise SystemExit(f"there is no part '{unknown[0]}': choose of {', '.join((*PARTS, 'table'))}")
-    making = "table" not in parts
-    for part in [one for one in PARTS if one in parts] or PARTS:
-        PARTS[part](made=making)
+def main(command: Command) -> None:
+    """Make the parts asked for, all by default, and write their tables."""
+    parts = [one for one in PARTS if one in command.parts] or list(PARTS)
+    for part in parts:
+        own = replace(command, module=f"experiments.rivals_{part}", parts=(), whole=True)
+        PARTS[part](own, made="table" not in command.parts or command.whole)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(Command.read(*PARTS, "table"))

@@ -11,7 +11,7 @@ import polars as pl
 from scipy.special import stdtrit
 
 import newcomer as nc
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from experiments.rivals_jobs import all_kept, kept
 from newcomer.arrays import Floats
 from newcomer.evaluation.recommenders import recommenders
@@ -28,6 +28,7 @@ from newcomer.worlds.world import world_stream
 
 TABLES = {"young": (20, 60), "bfi": (12, 20), "young 0/1": (20, 60), "bfi 0/1": (12, 20)}
 SPLITS, TUNING, NEWCOMERS = tuple(range(101, 107)), 100, 100
+QUICK = {"people": "bfi", "answers": 12, "seed": 101, "width": 0.5, "alpha": 0.1, "alpha2": 1.0, "newcomers": 5}
 WIDTHS, ALPHAS, THRESHOLDS = (0.25, 0.5, 1.0, 2.0), (0.1, 0.5), (1.0, 2.0, 4.0)
 OURS = "PriorUCB"
 
@@ -129,10 +130,12 @@ def serve(policy: Any, dealt: Dealt, questions: Any, features: Floats | None) ->
     return regret, 1e6 * spent / (n * rounds)
 
 
-def played(fitted: Fitted, case: str, seed: int, policies: dict[str, Any]) -> list[dict[str, Any]]:
+def played(
+    fitted: Fitted, case: str, seed: int, policies: dict[str, Any], newcomers: int = NEWCOMERS
+) -> list[dict[str, Any]]:
     """Mean regret of each policy with the newcomers of a case."""
     place = replace(fitted.world, **CASES[case])
-    dealt = deal(place, NEWCOMERS, ROUNDS if place.repeat else place.dim // place.choices, seed)
+    dealt = deal(place, newcomers, ROUNDS if place.repeat else place.dim // place.choices, seed)
     questions, features = np.array(place.questions), np.eye(place.dim)
     rows = []
     for name, policy in policies.items():
@@ -155,21 +158,26 @@ def tune(people: str, answers: int) -> pl.DataFrame:
     return pl.DataFrame({"width": [float(str(best["ebmUCB"]))], "alpha": [alpha], "alpha2": [alpha2]})
 
 
-def split(people: str, answers: int, seed: int, width: float, alpha: float, alpha2: float) -> pl.DataFrame:
+def split(
+    people: str, answers: int, seed: int, width: float, alpha: float, alpha2: float, newcomers: int = NEWCOMERS
+) -> pl.DataFrame:
     """All policies in all cases of one split."""
     fitted = Fitted(people, answers, seed)
     policies = fitted.ours() | fitted.rivals(width, alpha, alpha2)
     rows = []
     for case in cases_of(people):
         limit = nc.PriorUCB(replace(fitted.world, **CASES[case]).limit(), width=0.0, level=0.0)
-        rows += played(fitted, case, seed, policies | {LIMIT: limit})
+        rows += played(fitted, case, seed, policies | {LIMIT: limit}, newcomers)
     found = pl.DataFrame(rows).with_columns(people=pl.lit(people), answers=pl.lit(answers), unit=pl.lit(seed))
     seconds = pl.col("policy").map_elements(fitted.cost, return_dtype=pl.Float64)
     return found.with_columns(fit_seconds=pl.when(pl.col("policy") == LIMIT).then(None).otherwise(seconds))
 
 
-def write(*, made: bool = True) -> None:
-    """Every split of every table, and the table of ratios to PriorUCB: experiments/results/rivals.csv."""
+def write(command: Command, *, made: bool = True) -> None:
+    """Every split of every table, and the table of ratios to PriorUCB: rivals.csv."""
+    if command.quick:
+        command.write(compared(split(**QUICK)), "rivals.csv")
+        return
     module, tables = "experiments.rivals_people", [(name, one) for name, logged in TABLES.items() for one in logged]
     jobs = []
     for people, answers in tables:
@@ -179,7 +187,7 @@ def write(*, made: bool = True) -> None:
     # Split after split, so that a run that is stopped has something of every table.
     rows = all_kept(module, split, sorted(jobs, key=lambda one: one["seed"]), made=made)
     if rows is not None:
-        write_table(compared(rows), "rivals.csv", float_precision=4)
+        command.write(compared(rows), "rivals.csv", float_precision=4)
 
 
 def compared(rows: pl.DataFrame) -> pl.DataFrame:
@@ -197,3 +205,7 @@ def compared(rows: pl.DataFrame) -> pl.DataFrame:
     quantile = pl.Series([float(stdtrit(max(units - 1, 1), 0.975)) for units in found["units"]])
     width = quantile * pl.col("ratio_se")
     return found.with_columns(low=pl.col("ratio") - width, high=pl.col("ratio") + width)
+
+
+if __name__ == "__main__":
+    write(Command.read())

@@ -18,7 +18,7 @@ import polars as pl
 
 import newcomer as nc
 from experiments.attributes import folder as data_folder
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from experiments.rivals_jobs import ROOT, all_kept, work
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation.recommenders import recommenders
@@ -86,11 +86,12 @@ def young(seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     return frame(drawn), frame(new)
 
 
-def hand_over(table: str) -> Path:
-    """The folder of a table, with the three files that peers read."""
+def hand_over(table: str, most: int | None = None) -> Path:
+    """The folder of a table, with the three files that peers read; of `most` newcomers, if that is given."""
     name, seed = table.split()
-    place = work() / table.replace(" ", "-")
+    place = work() / f"{table.replace(' ', '-')}{'' if most is None else '-quick'}"
     logged, new = movielens(int(seed)) if name == "movielens" else young(int(seed))
+    new = new if most is None else new.filter(pl.col("user").is_in(new["user"].unique().sort().head(most).to_list()))
     order = pl.Series(np.random.default_rng(int(seed)).random(len(new)))
     new = new.with_columns(place=order)
     new = new.sort("user", "place").with_columns(place=pl.int_range(pl.len()).over("user"))
@@ -129,11 +130,14 @@ def our_scores(place: Path) -> pl.DataFrame:
     return pl.concat(found).with_columns(taken=pl.lit("folded in"))
 
 
-def measured(table: str) -> pl.DataFrame:
-    """Order, NDCG@10 and choice of every newcomer with every method: `table`, `method`, `known`, `user`."""
-    place = hand_over(table)
+def measured(table: str, most: int | None = None) -> pl.DataFrame:
+    """Order, NDCG@10 and choice of every newcomer with every method: `table`, `method`, `known`, `user`.
+
+    A quick run has `most` newcomers and our methods alone.
+    """
+    place = hand_over(table, most)
     scores = [our_scores(place)]
-    for peer in PEERS:
+    for peer in PEERS if most is None else ():
         found = run_peer(peer, "fold_in.py", place, peer, f"scores-{peer}")
         scores += [] if found is None else [found.select(scores[0].columns)]
     judged = pl.read_parquet(place / "judged.parquet")
@@ -172,12 +176,15 @@ def choice(said: Floats, rating: Floats, ten: Ints) -> float:
     return float(np.mean([rating[ten == one][np.argmax(said[ten == one])] for one in np.unique(ten)]))
 
 
-def write(*, made: bool = True) -> None:
-    """All tables: experiments/results/rivals-recommenders.csv."""
+def write(command: Command, *, made: bool = True) -> None:
+    """All tables: rivals-recommenders.csv."""
+    if command.quick:
+        command.write(compared(measured(TABLES[1], 10)), "rivals-recommenders.csv")
+        return
     jobs = [{"table": table} for table in TABLES]
     rows = all_kept("experiments.rivals_recommenders", measured, jobs, made=made)
     if rows is not None:
-        write_table(compared(rows), "rivals-recommenders.csv", float_precision=6)
+        command.write(compared(rows), "rivals-recommenders.csv", float_precision=6)
 
 
 def compared(rows: pl.DataFrame) -> pl.DataFrame:
@@ -197,3 +204,7 @@ def compared(rows: pl.DataFrame) -> pl.DataFrame:
             numbers[f"{one}_over_{name}"] = gap.mean()
             numbers[f"{one}_over_{name}_se"] = gap.std() / gap.count().sqrt()
     return pairs.group_by("people", "method", "taken", "known", maintain_order=True).agg(**numbers)
+
+
+if __name__ == "__main__":
+    write(Command.read())

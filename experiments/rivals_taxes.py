@@ -14,7 +14,7 @@ import polars as pl
 
 import newcomer as nc
 from experiments.attributes import folder as data_folder
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from experiments.rivals_jobs import all_kept, work
 from experiments.rivals_recommenders import run_peer
 
@@ -22,18 +22,22 @@ FOLDS, DEALS, KNOWN, PLACES = 3, 3, (0, 2, 5), 5
 OURS, MEAN = "newcomer, attributes", "PopulationMean"
 
 
-def choices() -> tuple[pl.DataFrame, list[str], pl.DataFrame]:
-    """Rows (user, task, alternative, chosen, levels), the names of the levels, and what is known of people."""
+def choices(most: int | None = None) -> tuple[pl.DataFrame, list[str], pl.DataFrame]:
+    """Rows (user, task, alternative, chosen, levels), the names of the levels, and what is known of people.
+
+    Of `most` people, if that is given.
+    """
     frame = pl.read_parquet(data_folder() / "taxes" / "choices.parquet").sort("user", "task", "step")
     levels = [name for name in frame.columns if name not in ("user", "task", "step", "reward")]
     frame = frame.with_columns(alternative=pl.int_range(pl.len()).over("user", "task"), chosen="reward")
-    return frame, levels, pl.read_csv(data_folder() / "taxes" / "people.csv")
+    people = pl.read_csv(data_folder() / "taxes" / "people.csv").head(most)
+    return frame.filter(pl.col("user").is_in(people["user"].to_list())), levels, people
 
 
-def hand_over(fold: int) -> Path:
+def hand_over(fold: int, most: int | None = None) -> Path:
     """The folder of a fold: logged tasks and newcomers' tasks in the order of each deal, as the peer reads them."""
-    frame, levels, people = choices()
-    place = work() / f"taxes-{fold}"
+    frame, levels, people = choices(most)
+    place = work() / f"taxes-{fold}{'' if most is None else '-quick'}"
     place.mkdir(exist_ok=True)
     users = people["user"].to_numpy()
     new = users[np.random.default_rng(2026).permutation(len(users)) % FOLDS == fold]
@@ -62,9 +66,9 @@ def references(levels: list[str]) -> set[str]:
     return set(first.values())
 
 
-def our_scores(place: Path) -> pl.DataFrame:
+def our_scores(place: Path, most: int | None = None) -> pl.DataFrame:
     """Expected rewards of our models, with attributes and without, in the form of the peer's scores."""
-    frame, levels, people = choices()
+    frame, levels, people = choices(most)
     asked = pl.read_parquet(place / "asked.parquet").select("deal", "user", "task", "alternative", "place", "chosen")
     asked = asked.join(frame.select("user", "task", "alternative", *levels), on=["user", "task", "alternative"])
     asked = asked.sort("deal", "user", "place", "alternative")
@@ -104,11 +108,14 @@ def our_scores(place: Path) -> pl.DataFrame:
     return pl.concat(found)
 
 
-def judged(fold: int) -> pl.DataFrame:
-    """The share of judged tasks in which the plan that was chosen is ranked first: `method`, `known`, `user`."""
-    place = hand_over(fold)
-    scores = [our_scores(place)]
-    for attributes in ("1", "0"):
+def judged(fold: int, most: int | None = None) -> pl.DataFrame:
+    """The share of judged tasks in which the plan that was chosen is ranked first: `method`, `known`, `user`.
+
+    A quick run has `most` people and our models alone.
+    """
+    place = hand_over(fold, most)
+    scores = [our_scores(place, most)]
+    for attributes in ("1", "0") if most is None else ():
         found = run_peer("xlogit", "mixed_logit.py", place, attributes, f"logit-{attributes}")
         if found is not None:
             name = "mixed logit, attributes" if attributes == "1" else "mixed logit, without attributes"
@@ -124,9 +131,10 @@ def judged(fold: int) -> pl.DataFrame:
     return own.with_columns(fold=fold)
 
 
-def write(*, made: bool = True) -> None:
-    """All folds: experiments/results/rivals-taxes.csv."""
-    rows = all_kept("experiments.rivals_taxes", judged, [{"fold": fold} for fold in range(FOLDS)], made=made)
+def write(command: Command, *, made: bool = True) -> None:
+    """All folds: rivals-taxes.csv."""
+    jobs = [{"fold": fold} for fold in range(FOLDS)]
+    rows = judged(0, 150) if command.quick else all_kept("experiments.rivals_taxes", judged, jobs, made=made)
     if rows is None:
         return
     ours = rows.filter(method=OURS).select("known", "user", ours="right")
@@ -134,10 +142,15 @@ def write(*, made: bool = True) -> None:
     found = rows.join(ours, on=["known", "user"]).group_by("method", "known", maintain_order=True)
     table = found.agg(
         newcomers=pl.len(),
+        folds=pl.col("fold").n_unique(),
         right=pl.col("right").mean(),
         right_se=pl.col("right").std() / pl.len().sqrt(),
         over_ours=gap.mean(),
         over_ours_se=gap.std() / pl.len().sqrt(),
         fit_seconds=pl.col("seconds").mean(),
     )
-    write_table(table, "rivals-taxes.csv", float_precision=6)
+    command.write(table, "rivals-taxes.csv", float_precision=6)
+
+
+if __name__ == "__main__":
+    write(Command.read())

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from experiments.results_table import write_table
+from experiments.results_table import Command
 from experiments.rivals_jobs import all_kept, work
 from experiments.rivals_people import NEWCOMERS, OURS, Fitted, serve
 from experiments.rivals_recommenders import run_peer
@@ -45,8 +45,8 @@ def hand_over(answers: int, cases: dict[str, Dealt], world: People) -> Path:
     return place
 
 
-def compared(answers: int) -> pl.DataFrame:
-    """Regret of every newcomer with the transformer and with ours: `method`, `case`, `user`, `regret`."""
+def compared(answers: int, *, peer: bool = True) -> pl.DataFrame:
+    """Regret of every newcomer with ours and, with its environment, the transformer: `method`, `case`, `user`."""
     fitted = Fitted("young", answers, SEED)
     cases = dealt_to(fitted.world)
     ours, questions = fitted.ours(), np.array(fitted.world.questions)
@@ -56,16 +56,19 @@ def compared(answers: int) -> pl.DataFrame:
             regret, _ = serve(ours[name], dealt, questions, None)
             told = {"user": np.arange(len(regret)), "regret": regret}
             rows.append(pl.DataFrame(told).with_columns(case=pl.lit(case), method=pl.lit(name), seconds=None))
-    found = run_peer("torch", "transformer.py", hand_over(answers, cases, fitted.world), SECONDS, "played")
+    place = hand_over(answers, cases, fitted.world)
+    found = run_peer("torch", "transformer.py", place, SECONDS, "played") if peer else None
     columns = ["method", "case", "user", "regret", "seconds"]
     rows += [] if found is None else [found]
     same = [one.with_columns(pl.col("user").cast(pl.Int64), pl.col("seconds").cast(pl.Float64)) for one in rows]
     return pl.concat([one.select(columns) for one in same]).with_columns(answers=pl.lit(answers))
 
 
-def write(*, made: bool = True) -> None:
-    """Both numbers of logged answers: experiments/results/rivals-transformer.csv."""
-    rows = all_kept("experiments.rivals_transformer", compared, [{"answers": one} for one in ANSWERS], made=made)
+def write(command: Command, *, made: bool = True) -> None:
+    """Both numbers of logged answers: rivals-transformer.csv."""
+    jobs = [{"answers": one} for one in ANSWERS]
+    quick, module = command.quick, "experiments.rivals_transformer"
+    rows = compared(ANSWERS[0], peer=False) if quick else all_kept(module, compared, jobs, made=made)
     if rows is None:
         return
     by = ["answers", "case"]
@@ -80,4 +83,8 @@ def write(*, made: bool = True) -> None:
         over_ours_se=gap.std() / pl.len().sqrt(),
         seconds=pl.col("seconds").mean(),
     )
-    write_table(table, "rivals-transformer.csv", float_precision=4)
+    command.write(table, "rivals-transformer.csv", float_precision=4)
+
+
+if __name__ == "__main__":
+    write(Command.read())

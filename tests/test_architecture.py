@@ -11,6 +11,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -65,6 +66,21 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in FILES}
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """Everything in a file but what stands there for the type checker alone."""
+    found: list[ast.AST] = [tree_of(path)]
+    for node in found:
+        typing = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        found += node.orelse if typing and isinstance(node, ast.If) else ast.iter_child_nodes(node)
+    return found
+
+
 def room(module: str) -> str:
     return module.split(".")[0]
 
@@ -78,12 +94,8 @@ def resolved(name: str) -> str:
 
 def imports(path: Path) -> Iterator[str]:
     """The modules of the package that a file imports, wherever in the file and however."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            node.body = []
     aliases = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name == "newcomer":
@@ -95,7 +107,7 @@ def imports(path: Path) -> Iterator[str]:
             if node.module and room(node.module) == "newcomer":
                 for alias in node.names:
                     yield resolved(f"{node.module}.{alias.name}".removeprefix("newcomer."))
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
             yield resolved(node.attr)
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
@@ -103,12 +115,15 @@ def imports(path: Path) -> Iterator[str]:
             yield from (resolved(text.removeprefix("newcomer.")) for text in texts if text.startswith("newcomer."))
 
 
-EDGES = {
-    (importer, imported)
-    for importer, path in MODULES.items()
-    for imported in imports(path)
-    if importer and imported not in ("", importer)
-}
+@cache
+def edges() -> set[tuple[str, str]]:
+    """Pairs of modules of which the first imports the second."""
+    return {
+        (importer, imported)
+        for importer, path in MODULES.items()
+        for imported in imports(path)
+        if importer and imported not in ("", importer)
+    }
 
 
 def test_the_walk_sees_lazy_imports_and_public_names(tmp_path: Path) -> None:
@@ -131,18 +146,18 @@ def test_every_room_has_its_place_in_the_flow() -> None:
 
 
 def test_imports_go_down_the_flow() -> None:
-    up = {(a, b) for a, b in EDGES if STAGE[room(a)] < STAGE[room(b)]}
+    up = {(a, b) for a, b in edges() if STAGE[room(a)] < STAGE[room(b)]}
     assert up == set()
 
 
 def test_what_reads_a_model_loads_nothing_that_learns() -> None:
     readers, learners = APART
-    assert {(a, b) for a, b in EDGES if room(a) in readers and room(b) in learners} == set()
+    assert {(a, b) for a, b in edges() if room(a) in readers and room(b) in learners} == set()
 
 
 def test_no_module_imports_itself_by_a_detour() -> None:
     graph: dict[str, set[str]] = defaultdict(set)
-    for importer, imported in EDGES:
+    for importer, imported in edges():
         graph[importer].add(imported)
     try:
         TopologicalSorter(graph).prepare()
@@ -152,7 +167,7 @@ def test_no_module_imports_itself_by_a_detour() -> None:
 
 
 def test_only_the_command_reproduce_imports_what_only_the_paper_needs() -> None:
-    assert {a for a, b in EDGES if room(b) == "paper" and room(a) != "paper"} == {"cli.reproduce"}
+    assert {a for a, b in edges() if room(b) == "paper" and room(a) != "paper"} == {"cli.reproduce"}
 
 
 def test_no_top_level_module_has_the_name_of_a_public_function() -> None:
@@ -163,7 +178,7 @@ def test_no_top_level_module_has_the_name_of_a_public_function() -> None:
 
 def test_loops_are_compiled_in_their_own_files_only() -> None:
     def compiles(path: Path) -> bool:
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        nodes = list(ast.walk(tree_of(path)))
         named = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
         named += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
         marks = [
@@ -183,7 +198,7 @@ def compiled(node: ast.AST) -> bool:
 
 def calls_of_loops(path: Path) -> Iterator[tuple[str, int]]:
     """The compiled loops that a file calls, or hands to somebody who may, outside of compiled loops; and the lines."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     names = {node.name: f"{module_name(path)}.{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef)}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and room(node.module) == "newcomer":
@@ -206,7 +221,7 @@ def test_compiled_loops_hand_numbers_to_python_and_nothing_else() -> None:
     returns = {
         f"{module}.{node.name}": ast.unparse(node.returns) if node.returns else ""
         for module, path in MODULES.items()
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in tree_of(path).body
         if isinstance(node, ast.FunctionDef) and compiled(node)
     }
     assert {"em.likelihood_loops.likelihood_expectations", "local.tilt_loops.evaluate_tilt_loop"} <= returns.keys()
@@ -223,7 +238,7 @@ def test_every_kind_of_array_has_one_name() -> None:
     """An alias such as `Floats = NDArray[np.float64]` is defined once, where everybody can import it."""
     homes = defaultdict(list)
     for module, path in MODULES.items():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("NDArray[np."):
                 homes[ast.unparse(node.value)].append(module)
     assert {"NDArray[np.float64]", "NDArray[np.int64]", "NDArray[np.bool_]"} <= homes.keys()

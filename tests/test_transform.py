@@ -106,13 +106,12 @@ def test_persistence_that_the_model_does_not_know() -> None:
     agree(fitted.transform(logs, persistence=0.3), *expected(fitted, np.eye(ACTIONS)[given["action"]], given, 0.3))
 
 
-def test_batches_order_and_workers_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_order_and_workers_do_not_matter(monkeypatch: pytest.MonkeyPatch, crew: WorkerPool) -> None:
     given = rows(11, users=40)
     fitted = model(12, ACTIONS, action_ids=tuple(range(ACTIONS)), one_hot=True, persistence=0.4)
     logs = nc.Logs.from_arrays(**given)
     where = fitted.transform(logs)
-    with WorkerPool(2) as crew:
-        assert fitted.transform(logs.on(crew)) == where
+    assert logs.on(crew).engine is crew and fitted.transform(logs.on(crew)) == where
     last_first = {name: column[::-1] for name, column in given.items()}
     turned = fitted.transform(nc.Logs.from_arrays(**last_first))
     np.testing.assert_allclose(turned.mean, where.mean, atol=1e-12)

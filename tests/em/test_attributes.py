@@ -17,6 +17,7 @@ from newcomer.em.attributes import (
 )
 from newcomer.em.passes import Passes
 from newcomer.errors import FitWarning
+from newcomer.logs.workers import WorkerPool
 from newcomer.model import Model
 from newcomer.population import AttributePrior, Population
 from newcomer.users import user_bucket_count
@@ -265,9 +266,10 @@ def test_clicks_where_nothing_else_is_shared_have_effects_of_attributes_alone() 
     assert (fit.factor @ fit.prior.effects)[order, 0] == pytest.approx(effects, abs=0.2)
 
 
-def test_engines_find_the_same_effects_on_clicks() -> None:
+def test_engines_find_the_same_effects_on_clicks(crew: WorkerPool) -> None:
     logs, _, _, _ = clicks(3, 800, 0.8 * LOADINGS[:, 0])
     alone = nc.fit(logs, outcome="binary", rank=1, calibrate=False)
-    shared = nc.fit(logs, outcome="binary", rank=1, calibrate=False, run=nc.Run(workers=2))
+    assert logs.on(crew).engine is crew
+    shared = nc.fit(logs.on(crew), outcome="binary", rank=1, calibrate=False)
     assert alone.attributes == shared.attributes
     assert np.allclose(alone.factor @ alone.attribute_effects, shared.factor @ shared.attribute_effects, atol=1e-6)

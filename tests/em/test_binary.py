@@ -147,7 +147,7 @@ def test_a_rare_action_that_nobody_clicked_stays_finite() -> None:
     assert 1e-4 < p[3] < 0.03 and p[3] == p.min()
 
 
-def test_engines_and_batches_do_not_matter() -> None:
+def test_engines_and_batches_do_not_matter(crew: WorkerPool) -> None:
     logs, levels, loadings = click_logs(5, users=500, rank=2)
     population = population_of(levels, loadings)
     whole = one_pass(logs, population)
@@ -157,8 +157,8 @@ def test_engines_and_batches_do_not_matter() -> None:
     total = parts[0]
     for part in parts[1:]:
         total = binary_likelihood.merge_binary_likelihood(total, part)
-    with WorkerPool(2) as pool:
-        shared = one_pass(logs.on(pool), population)
+    assert logs.on(crew).engine is crew
+    shared = one_pass(logs.on(crew), population)
     for other in (total[0], shared):
         assert other.likelihood == pytest.approx(whole.likelihood, rel=1e-12)
         assert np.allclose(other.pull, whole.pull, atol=1e-9) and np.allclose(other.bend, whole.bend, atol=1e-9)

@@ -15,8 +15,7 @@ from newcomer.em.large_logs import shared_in_large_logs
 from newcomer.em.passes import Passes, Progress
 from newcomer.em.shrinkage import start_with_shrinkage
 from newcomer.em.spikes import Spikes, SpikeSearch
-from newcomer.logs import disk_store, workers
-from newcomer.logs.workers import WorkerPool
+from newcomer.logs import disk_store
 from newcomer.subspace import subspace_distance
 from newcomer.users import user_bucket_signs, user_buckets
 
@@ -138,16 +137,13 @@ def test_the_sample_stands_where_it_sees_as_much(few):
     assert found.facts.directions == RANK and found.facts.sample is not None
 
 
-def test_workers_and_batches_choose_alike(few, monkeypatch):
+def test_workers_and_batches_choose_alike(few, monkeypatch, crew):
     logs, _ = world("one-hot")
     alone = estimate_population(Passes(logs))
     monkeypatch.setattr("newcomer.em.passes.CODED", 7000)
     pieces = estimate_population(Passes(logs))
-    monkeypatch.setattr(workers, "ENOUGH", 0)
-    monkeypatch.setattr(disk_store, "FEWEST", 50)
     monkeypatch.setattr(disk_store, "TASKS", (1, 12))
-    with WorkerPool(2) as crew:
-        shared_out = estimate_population(Passes(logs.on(crew)))
+    shared_out = estimate_population(Passes(logs.on(crew)))
     for other in (pieces, shared_out):
         assert other.facts.by_all and other.facts.passes == alone.facts.passes
         np.testing.assert_allclose(np.abs(other.population.factor), np.abs(alone.population.factor), atol=1e-6)

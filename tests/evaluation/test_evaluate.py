@@ -24,7 +24,6 @@ from newcomer.gain.deals import PerUser, UserTable, deal_rows
 from newcomer.gain.propensities import Menu
 from newcomer.interval import ratio_interval
 from newcomer.logs import disk_store, workers
-from newcomer.logs.workers import WorkerPool
 from newcomer.paper.worlds.ratings import read_ratings
 from newcomer.users import user_bucket_count, user_folds
 from newcomer.worlds import Synthetic
@@ -172,16 +171,15 @@ def test_a_quick_evaluation_of_many_actions_does_not_fit_sold(monkeypatch):
     assert "SOLD's subspace" not in found.predictors and notes in found.notes
 
 
-def test_some_users_of_logs_stay_with_the_workers_of_all(dealt):
+def test_some_users_of_logs_stay_with_the_workers_of_all(dealt, crew):
     logs = logs_of(users=40)
-    with WorkerPool(2) as crew:
-        moved = logs.on(crew)
-        half = np.arange(user_bucket_count(logs.dim)) % 2 == 0
-        part = Fold(half, ~half, seed=1).to_fit(moved)
-        assert moved.engine is crew and part.engine is crew
-        assert logs.engine is None and pickle.loads(pickle.dumps(part)).engine is None
-        alone = Fold(half, ~half, seed=1).to_fit(logs)
-        assert nc.fit(part, rank=1).mean == pytest.approx(nc.fit(alone, rank=1).mean, rel=1e-9)
+    moved = logs.on(crew)
+    half = np.arange(user_bucket_count(logs.dim)) % 2 == 0
+    part = Fold(half, ~half, seed=1).to_fit(moved)
+    assert moved.engine is crew and part.engine is crew
+    assert logs.engine is None and pickle.loads(pickle.dumps(part)).engine is None
+    alone = Fold(half, ~half, seed=1).to_fit(logs)
+    assert nc.fit(part, rank=1).mean == pytest.approx(nc.fit(alone, rank=1).mean, rel=1e-9)
     assert dealt["likelihood_sums"] > 5
 
 
@@ -243,7 +241,7 @@ def test_nobody_is_judged_by_a_fit_that_has_seen_them():
         assert half < fitted
 
 
-def test_some_users_of_logs_are_the_same_in_memory_on_disk_and_with_workers(tmp_path):
+def test_some_users_of_logs_are_the_same_in_memory_on_disk_and_with_workers(tmp_path, crew):
     logs = logs_of(users=40, names=[f"a{i:02d}" for i in range(ACTIONS)])
     first = Fold(*user_folds(np.ones(64, dtype=np.int64))[0], seed=1)
     keep = first.held_out(logs)
@@ -259,10 +257,8 @@ def test_some_users_of_logs_are_the_same_in_memory_on_disk_and_with_workers(tmp_
     spilled = nc.read_logs(tmp_path / "logs.csv", memory=2000)
     again = first.held_out(spilled)
     assert again.summary.fingerprint == keep.summary.fingerprint and again.summary.users == keep.summary.users
-    with WorkerPool(1) as crew:
-        moved = logs.on(crew)
-        shelved = first.held_out(moved)
-        assert shelved.summary.fingerprint == keep.summary.fingerprint
+    moved = logs.on(crew)
+    assert moved.engine is crew and first.held_out(moved).summary.fingerprint == keep.summary.fingerprint
     assert keep.action_ids == logs.action_ids
     with pytest.raises(nc.LogsError, match="none of the users"):
         logs.some(lambda hashes: np.zeros(len(hashes), dtype=bool))

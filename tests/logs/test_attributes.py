@@ -73,8 +73,7 @@ def test_missing_values_and_users_without_a_row_are_legal() -> None:
 
 
 @pytest.mark.parametrize("memory", [None, 0])
-def test_every_engine_hands_out_the_same(tmp_path: Path, memory: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("newcomer.logs.workers.ENOUGH", 1)
+def test_every_engine_hands_out_the_same(tmp_path: Path, memory: int | None, crew: WorkerPool) -> None:
     file = tmp_path / "logs.csv"
     rows().write_csv(file)
     direct = nc.Logs.from_frame(rows(), users=people())
@@ -83,8 +82,9 @@ def test_every_engine_hands_out_the_same(tmp_path: Path, memory: int | None, mon
         logs = nc.read_logs(file, users=people(), **settings)
         np.testing.assert_allclose(reduce(logs, total_of, add), total)
         assert logs.summary.fingerprint == direct.summary.fingerprint
-    with WorkerPool(2) as pool:
-        np.testing.assert_allclose(reduce(nc.read_logs(file, users=people(), engine=pool), total_of, add), total)
+    shared = nc.read_logs(file, users=people(), engine=crew)
+    assert shared.engine is crew
+    np.testing.assert_allclose(reduce(shared, total_of, add), total)
 
 
 def total_of(batch: nc.logs.batch.Batch) -> np.ndarray:  # type: ignore[name-defined]

@@ -42,7 +42,7 @@ def test_every_way_in_keeps_them(seed: int, kind: str, rows: int, tmp_path_facto
         assert logs.summary.fingerprint == ways[0].summary.fingerprint
 
 
-def test_spilled_and_shared_in_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spilled_and_shared_in_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crew: WorkerPool) -> None:
     monkeypatch.setattr(reader, "CHUNK_ROWS", 7)
     monkeypatch.setattr(reader, "CHUNK_BYTES", 7)
     frame = table(3, rows=500)
@@ -50,10 +50,9 @@ def test_spilled_and_shared_in_many_chunks(tmp_path: Path, monkeypatch: pytest.M
         frame[number::3].write_parquet(tmp_path / f"logs-{number}.parquet")
     held, spilled = nc.read_logs(tmp_path), nc.read_logs(tmp_path, memory=1)
     assert kept(held) == kept(spilled) == expected(frame)
-    with WorkerPool(2) as crew:
-        shared = nc.read_logs(tmp_path, engine=crew)
-        assert kept(shared) == kept(held.on(crew)) == expected(frame)
-        assert shared.summary.fingerprint == spilled.summary.fingerprint == held.summary.fingerprint
+    shared = nc.read_logs(tmp_path, engine=crew)
+    assert shared.engine is crew and kept(shared) == kept(held.on(crew)) == expected(frame)
+    assert shared.summary.fingerprint == spilled.summary.fingerprint == held.summary.fingerprint
 
 
 def test_fingerprints_count_them_only_where_they_are() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +16,6 @@ from newcomer.errors import LogsError
 from newcomer.logs import reader
 from newcomer.logs.disk_store import Spill
 from newcomer.logs.histories import Rows
-
-
-@pytest.fixture
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder that temporary files go to."""
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
 
 
 def write(folder: Path, *, users: int = 300, text: bool = False, seed: int = 0) -> Path:

@@ -12,7 +12,7 @@ import pytest
 import newcomer as nc
 from newcomer.cli import main
 from newcomer.errors import LogsError, PolicyError
-from newcomer.logs import reader, workers
+from newcomer.logs import reader
 from newcomer.logs.workers import WorkerPool
 from newcomer.model import Model
 
@@ -51,27 +51,21 @@ def features(logs: nc.Logs) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("how", ["frame", "memory", "disk", "grouped", "workers", "csv"])
 def test_columns_become_features_alike_from_every_source(
-    frame: pl.DataFrame, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    frame: pl.DataFrame, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crew: WorkerPool
 ) -> None:
     monkeypatch.setattr(reader, "CHUNK_ROWS", 200)
     monkeypatch.setattr(reader, "CHUNK_BYTES", 64)
-    monkeypatch.setattr(workers, "ENOUGH", 0)
     half = STEPS * USERS // 2
     for i, part in enumerate((frame[:half], frame[half:])):
         _ = part.write_csv(tmp_path / f"{i}.csv") if how == "csv" else part.write_parquet(tmp_path / f"{i}.parquet")
-    more: dict[str, Any] = {"disk": {"memory": 1}, "grouped": {"grouped": True}}.get(how, {})
+    ways: dict[str, Any] = {"disk": {"memory": 1}, "grouped": {"grouped": True}, "workers": {"engine": crew}}
     if how == "frame":
         logs = nc.Logs.from_frame(frame, features="x_*", columns={"action": None})
-    elif how == "workers":
-        with WorkerPool(2) as pool:
-            logs = nc.read_logs(tmp_path, features="x_*", columns={"action": None}, engine=pool)
-            assert np.array_equal(features(logs), expected(frame))
     else:
-        logs = nc.read_logs(tmp_path, features="x_*", columns={"action": None}, **more)
+        logs = nc.read_logs(tmp_path, features="x_*", columns={"action": None}, **ways.get(how, {}))
     assert logs.feature_names == NAMES and logs.action_ids is None
     assert "1 of 4 levels of x_colour, in 3 of 2,400 rows, are rare" in " ".join(logs.advice)
-    if how != "workers":
-        assert np.array_equal(features(logs), expected(frame))
+    assert np.array_equal(features(logs), expected(frame)) and (logs.engine is crew) == (how == "workers")
 
 
 def test_a_model_keeps_names_and_levels_and_is_served_by_name(frame: pl.DataFrame) -> None:

@@ -5,7 +5,7 @@ Every storage must do the same: rows held in memory, sorted on disk, streamed by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import LogsError
-from newcomer.logs import reader, workers
+from newcomer.logs import reader
 from newcomer.logs.text_columns import text_to_iso_dates
 from newcomer.logs.workers import WorkerPool
 from tests.optional import optional
@@ -24,17 +24,10 @@ from tests.optional import optional
 Read = Callable[..., nc.Logs]
 
 
-@pytest.fixture(scope="module")
-def crew() -> Iterator[WorkerPool]:
-    with WorkerPool(2) as two:
-        yield two
-
-
 @pytest.fixture(params=["memory", "disk", "grouped", "workers"])
 def read(request: pytest.FixtureRequest, crew: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> Read:
     monkeypatch.setattr(reader, "CHUNK_BYTES", 64)
     monkeypatch.setattr(reader, "CHUNK_ROWS", 3)
-    monkeypatch.setattr(workers, "ENOUGH", 0)
     how: dict[str, Any] = {
         "memory": {},
         "disk": {"memory": 1},

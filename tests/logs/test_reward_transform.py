@@ -14,7 +14,7 @@ import newcomer as nc
 from newcomer.errors import LogsError, ModelError, PolicyError
 from newcomer.evaluation.cold_start import ByPolicy, judge_cold_start
 from newcomer.evaluation.off_policy import off_policy_choice_rewards, off_policy_replay
-from newcomer.logs import reader, workers
+from newcomer.logs import reader
 from newcomer.logs.workers import WorkerPool
 
 
@@ -143,14 +143,14 @@ def test_limits_have_the_units_of_the_rewards(plays: dict[str, Any]) -> None:
     assert found.max() == pytest.approx(100) and "brought within [0, 100]" in " ".join(logs.advice)
 
 
-def test_every_storage_reads_the_same(plays: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_storage_reads_the_same(
+    plays: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crew: WorkerPool
+) -> None:
     path = tmp_path / "plays.csv"
     pl.DataFrame(plays).write_csv(path)
     monkeypatch.setattr(reader, "CHUNK_BYTES", 1 << 14)
-    monkeypatch.setattr(workers, "ENOUGH", 0)
-    with WorkerPool(2) as crew:
-        ways = ({}, {"memory": 1}, {"grouped": True}, {"engine": crew})
-        prints = {nc.read_logs(path, reward_transform="log1p", **way).summary.fingerprint for way in ways}
+    ways = ({}, {"memory": 1}, {"grouped": True}, {"engine": crew})
+    prints = {nc.read_logs(path, reward_transform="log1p", **way).summary.fingerprint for way in ways}
     assert prints == {nc.Logs.from_arrays(**plays, reward_transform="log1p").summary.fingerprint}
 
 

@@ -12,7 +12,6 @@ from newcomer.em.fit import estimate_population
 from newcomer.em.passes import Passes, Progress
 from newcomer.logs.reduce import reduce
 from newcomer.logs.sample import sample_logs
-from newcomer.logs.workers import WorkerPool
 from newcomer.subspace import subspace_distance
 from newcomer.worlds import Synthetic
 
@@ -63,12 +62,10 @@ def test_the_sample_depends_on_ids_alone(kind):
         np.testing.assert_array_equal(kept[np.argsort(rows_of(whole)[0][where], kind="stable")], b)
 
 
-def test_workers_hand_over_the_same_sample():
+def test_workers_hand_over_the_same_sample(crew):
     logs = Synthetic.learnable(dim=4, seed=1).logs(6000, 8, seed=1)
-    alone = sample_logs(logs, 200)
-    with WorkerPool(2) as crew:
-        by_two = sample_logs(logs.on(crew), 200)
-    assert by_two.engine is None
+    alone, by_two = sample_logs(logs, 200), sample_logs(logs.on(crew), 200)
+    assert logs.on(crew).engine is by_two.engine is crew
     for a, b in zip(rows_of(alone), rows_of(by_two), strict=True):
         np.testing.assert_array_equal(a, b)
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -26,26 +25,11 @@ from newcomer.sold.moments import merge_moments, moments_of
 from tests.helpers import same_moments, write_parquet
 
 
-@pytest.fixture
-def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder that temporary files go to."""
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
 @pytest.fixture(autouse=True)
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "ENOUGH", 0)
     monkeypatch.setattr(disk_store, "FEWEST", 50)
     monkeypatch.setattr(disk_store, "TASKS", (1, 12))
-
-
-@pytest.fixture(scope="module")
-def crew():
-    with WorkerPool(2) as two:
-        yield two
 
 
 def add(a: float, b: float) -> float:

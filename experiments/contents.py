@@ -34,7 +34,7 @@ from newcomer.paper.catalogue import EVERYTHING, modules_behind
 
 ROOT = Path(__file__).parents[1]
 WAIVERS = RESULTS / "waivers.csv"
-FIGURES, RIVALS = (Path(__file__).with_name(f"quick_{name}.py") for name in ("figures", "rivals"))
+FIGURES = Path(__file__).with_name("quick_figures.py")
 
 
 def code_now(row: contents.Row, packages: Mapping[str, Path] = PACKAGES) -> str:
@@ -154,15 +154,12 @@ def quick_tables(rows: Iterable[contents.Row], code: Path, folder: Path) -> Path
     """The folder with quick tables made by some code; those that it has already are not made again."""
     out, missing = folder / "out", [row for row in rows if not (folder / "out" / row.table).is_file()]
     figures = sorted({figure for row in missing if (figure := figure_of(row.table))})
+    modules = sorted({row.command.split()[2] for row in missing if not figure_of(row.table)})
     commands = [[str(FIGURES), str(out), str(folder / "work"), *figures]] if figures else []
-    others = [(row.table, row.command.split()[2]) for row in missing if not figure_of(row.table)]
-    if rivals := [table for table, module in others if module == "experiments.rivals"]:
-        commands.append([str(RIVALS), str(out), *rivals])
-    modules = sorted({module for _, module in others if module != "experiments.rivals"})
     commands += [["-m", module, "--quick", "--out", str(out)] for module in modules]
     for words in commands:
         print("by", code.name + ":", *words, flush=True)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(code / "src"), str(code)])}
+        environment = {**os.environ, "PYTHONPATH": str(code / "src")}
         subprocess.run([sys.executable, *words], check=True, cwd=code, env=environment, stdout=subprocess.DEVNULL)
     shutil.rmtree(folder / "work", ignore_errors=True)
     return out

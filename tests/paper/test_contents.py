@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from experiments import contents as states
-from experiments import contents_page, quick_rivals, results_table
+from experiments import contents_page, results_table
 
 from newcomer.paper import contents
 from newcomer.paper.catalogue import EVERYTHING, modules_behind
@@ -220,9 +220,6 @@ def test_every_command_that_makes_a_table_has_a_quick_run() -> None:
     for row in contents.read(results_table.RESULTS).values():
         if row.command.startswith("python -m experiments."):
             module = row.command.split()[2].split(".")[-1]
-            if module == "rivals":  # experiments/quick_rivals.py
-                assert row.table in quick_rivals.PARTS
-                continue
             assert "Command.read(" in (states.ROOT / "experiments" / f"{module}.py").read_text(), row.command
 
 

@@ -106,6 +106,7 @@ def use_everything(folder):
     for logs in logs_of_every_kind(folder):
         for estimator in ("em", "sold", "sold-pinv"):
             nc.fit(logs, estimator=estimator, rank=2)
+    nc.fit(logs)  # of actions, with everything chosen from the data
     model = nc.fit(next(logs_of_every_kind(folder)))
     model = model if model.rank else nc.fit(next(logs_of_every_kind(folder)), rank=2)
     tried = list(policies(model))

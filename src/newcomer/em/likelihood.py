@@ -207,6 +207,7 @@ class _View:
         variances = np.array(population.variances)  # of a type that the loops are compiled for
         left = variances, np.array(population.levels), population.share
         units = variances if population.units is None else np.array(population.units)
+        product = np.ascontiguousarray(product)  # W itself where features are one-hot, whose columns may be together
         return likelihood_loops.UserRows(product, *rows, *left, units)
 
 

@@ -1,6 +1,6 @@
 """`python -m newcomer`, and the command `newcomer`: Ctrl-C ends it with exit code 130 from its first moment on.
 
-To import the command line takes a fifth of a second. Nothing is begun before that is done, so nothing has to be put in
+To import the command line takes a fifth of a second. Nothing starts before that is done, so nothing has to be put in
 order, and an interrupt ends the process where it is: libraries that are being imported turn KeyboardInterrupt into
 errors of their own.
 """

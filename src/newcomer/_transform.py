@@ -123,8 +123,8 @@ def transform_logs(logs: Logs, model: ModelParts, *, persistence: float | None =
 def _known_persistence(model: ModelParts) -> float:
     """The share of the residual that is taken to last: the model's, or what its logs seemed to say, or nothing."""
     facts = model.evidence.population
-    told = None if facts is None else facts.persistence
-    return model.persistence if model.persistence is not None else told.estimate if told else 0.0
+    known = None if facts is None else facts.persistence
+    return model.persistence if model.persistence is not None else known.estimate if known else 0.0
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def _encoded(batch: Batch, prior: UserModel) -> Floats | None:
 
 
 def _with_attributes(means: Floats, covariances: Floats, prior: AttributePrior, x: Floats) -> tuple[Floats, Floats]:
-    """Posteriors that began with N(0, I), as if they had begun with the prior given encoded attributes (n, p)."""
+    """Posteriors under the prior given encoded attributes (n, p), from those under N(0, I)."""
     precision, moment = prior.information(x)
     before = np.linalg.inv(covariances)
     after: Floats = np.linalg.inv(before + precision).astype(np.float64)

@@ -32,6 +32,11 @@ from newcomer.validate import show_invalid_value, validate_one_of
 Kind = Literal["number", "boolean", "level"]
 TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}  # as files of text say them
 MOST = 50  # levels of a column that are kept, the commonest
+# Users (of an attribute) or rows (of a feature) that a level needs, so that its effect can be learned and nobody is
+# known by it; and where there are fewer than MANY in all, since twenty would then be a large part of them.
+FEW, FEWER, MANY = 20, 5, 1_000
+SCATTERED = 0.5  # share of users or rows in levels of few, from which a column of texts is taken for an id
+DISTINCT = 0.95  # share of different values from which whole numbers are taken for an id
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,15 @@ class Column(Shown):
     def from_json(cls, data: Mapping[str, Any]) -> Column:
         """The column that `to_json` described."""
         return cls(**{part.name: data[part.name] for part in fields(cls) if part.name in data})
+
+
+def fewest_to_encode(n: int) -> int:
+    """Users or rows, of n, that a level needs to get an entry of its own.
+
+    >>> fewest_to_encode(500), fewest_to_encode(5000)
+    (5, 20)
+    """
+    return FEW if n >= MANY else FEWER
 
 
 def encode_columns(columns: Sequence[Column], table: Mapping[str, Sequence[Any]], n: int) -> Floats:

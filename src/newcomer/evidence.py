@@ -131,11 +131,11 @@ class CoverageFacts:
 
     `uncovered` counts directions that are left out, `uncovered_features` are the positions of features that lie in
     them. By reason, with names (`newcomer.sold.coverage`): `never` seen; `collinear`, for features that always move
-    together; seen in `one_half` of the histories only. (A model of before these were told apart says 0.)
+    together; seen in `one_half` of the histories only. (Older models, which did not count them apart, have 0.)
 
     `bounded` counts the one-hot actions whose diagonal entry in SOLD's moment the rank would complete to more than the
     mean square of their rewards, which it cannot exceed, and `bounded_actions` names ten of them
-    (`newcomer.sold.correction`): what is shared cannot be told from such an action's own variance.
+    (`newcomer.sold.correction`): data do not separate what is shared from such an action's own variance.
     """
 
     lambda_A: float
@@ -191,7 +191,7 @@ class RankComparison:
     """Ranks 0, 1, 2, ... on held-out `users`: the gain per user that each lacks to the best, and its standard error.
 
     `certainty` that anything is shared: standard errors by which users' other actions tell of each reward, the linear
-    part of the gain of the best rank above zero. (A model of before this was told says 0.)
+    part of the gain of the best rank above zero. (Older models have 0.)
     """
 
     chosen: int
@@ -205,11 +205,11 @@ class RankComparison:
         """That something is shared for certain and of no use yet, in words; empty if that is not so.
 
         >>> RankComparison(0, (0.0, 0.1), (0.0, 0.1), 900, certainty=4.2).too_weak[:58]
-        'users share tastes for certain (4.2 standard errors), but '
+        'users share preferences for certain (4.2 standard errors), but '
         """
         if self.chosen or self.certainty < CERTAIN:
             return ""
-        sure = f"users share tastes for certain ({self.certainty:.1f} standard errors)"
+        sure = f"users share preferences for certain ({self.certainty:.1f} standard errors)"
         return f"{sure}, but too weakly to use: held-out users are predicted no better than by the population mean"
 
 
@@ -219,7 +219,7 @@ class Forecast:
 
     Rewards vary by three variances: `common` to all users, `personal` along shared directions, `noise_variance`. Of
     the personal variance `level` moves all candidates of a user alike and changes no choice; the rest are preferences.
-    (A model of before they were told apart has None.)
+    (Older models, which did not separate them, have None.)
     """
 
     common: float
@@ -353,7 +353,7 @@ class Everybody:
     were held out of the fit. `best` are the best actions of `actions` that were logged, which are `alike` if they do
     not differ beyond chance; `why` says why propensities could not be used. `scale` says what the rewards of `best`
     are: a "mean"; "typical" where the fit learned a logarithm, taken back; "heavy tails" where a few large rewards
-    decide a mean, and its interval says little. (A model of before this was told says "mean".)
+    decide a mean, and its interval says little. (Older models have "mean".)
     """
 
     by: str

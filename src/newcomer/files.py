@@ -90,7 +90,7 @@ def write_file(path: Path, data: bytes) -> None:
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
-        # The new name is an entry of the folder, and lasts once the folder is on disk too.
+        # The new name is an entry of the folder, and is durable once the folder is on disk too.
         if os.name == "posix":
             folder = os.open(target.parent, os.O_RDONLY)
             try:

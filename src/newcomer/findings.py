@@ -114,7 +114,7 @@ class Decision(Shown):
 
 @dataclass(frozen=True)
 class Findings(Shown):
-    """Everything a check found, in the order in which it is told.
+    """Everything a check found, in the order of the report.
 
     `users` and `rows` are those of the logs, `tested` how many users took part in the tests (a sample by hash where
     there are many), `level` the probability with which clean logs may be called anything but fine. `decision` is what
@@ -134,7 +134,7 @@ class Findings(Shown):
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict on the logs; "unknowable" only where nothing at all could be told.
+        """The worst verdict on the logs; "unknowable" only where nothing at all could be tested.
 
         That there is little to gain (`GAIN`) is for the decision to say, and makes no log doubtful.
         """

@@ -39,23 +39,23 @@ class Interval(Shown):
         2.0
         """
         there = np.isfinite(values)
-        told = values[there]
-        if len(told) < 2:
-            value = float(told[0]) if len(told) else float("nan")
-            return cls(value, float("inf"), float("-inf"), float("inf"), len(told))
-        variance = float(told.var(ddof=1))
-        spread = variance if folds is None or len(told) >= FEW else _fitted(told, folds[there], variance)
-        return cls.around(float(told.mean()), float(np.sqrt(spread / len(told))), len(told))
+        known = values[there]
+        if len(known) < 2:
+            value = float(known[0]) if len(known) else float("nan")
+            return cls(value, float("inf"), float("-inf"), float("inf"), len(known))
+        variance = float(known.var(ddof=1))
+        spread = variance if folds is None or len(known) >= FEW else _fitted(known, folds[there], variance)
+        return cls.around(float(known.mean()), float(np.sqrt(spread / len(known))), len(known))
 
     @classmethod
-    def around(cls, value: float, error: float, people: int) -> Interval:
-        """The interval of an estimate with a standard error over so many users."""
-        half = _quantile(people) * error
+    def around(cls, value: float, error: float, people: int, *, freedom: float | None = None) -> Interval:
+        """The interval of an estimate with a standard error over so many users; degrees of freedom, if not n - 1."""
+        half = _quantile(people - 1 if freedom is None else freedom) * error
         return cls(value, error, value - half, value + half, people)
 
     def again(self, people: int) -> tuple[float, float]:
         """Where the average of another group of `people` like these falls in 19 of 20 cases."""
-        half = _quantile(self.people) * self.error * float(np.sqrt(1.0 + self.people / people))
+        half = _quantile(self.people - 1) * self.error * float(np.sqrt(1.0 + self.people / people))
         return self.value - half, self.value + half
 
     @property
@@ -113,8 +113,8 @@ def _fitted(values: Floats, folds: Ints, variance: float) -> float:
     return max(variance * len(parts) / (len(parts) - 1), between)
 
 
-def _quantile(people: int) -> float:
-    """Student's t for a mean over so many users."""
+def _quantile(freedom: float) -> float:
+    """The quantile of Student's t beyond which the interval ends."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(max(people - 1, 1), (1 + LEVEL) / 2))
+    return float(stdtrit(max(freedom, 1.0), (1 + LEVEL) / 2))

@@ -273,7 +273,7 @@ class Model(Shown):
         return AttributePrior(self.attribute_effects, self.attribute_covariance)
 
     def without_attributes(self) -> Model:
-        """The same model for policies that are not told attributes: the average over people."""
+        """The same model for policies without attributes: the average over people."""
         return replace(self, attributes=(), attribute_effects=_nothing(), attribute_covariance=_nothing())
 
     def encode(self, attributes: Any) -> Floats:

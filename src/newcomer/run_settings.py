@@ -207,7 +207,7 @@ class Checkpoint:
 
 
 def _described(work: Callable[..., Any]) -> str | None:
-    """A hash of what is asked of a pass, None where it cannot be told: such a pass is not kept."""
+    """A hash of what is asked of a pass, None where it has none: such a pass is not kept."""
     try:
         return serialized_digest(work)
     except (TypeError, AttributeError):

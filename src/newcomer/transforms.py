@@ -2,7 +2,7 @@
 
 Such rewards are never negative and have a long tail: a few of them make up most of the sum of squares, and a fit sees
 little else. log(1 + r) brings them to one scale. What is expected on it, taken back by exp(.) - 1, is a *typical*
-reward (a median, were the logarithms normal), not the mean. What was paid is always told in the units of the rewards.
+reward (a median, were the logarithms normal), not the mean. Rewards are always reported in their own units.
 
 The logistic link: from log-odds to probabilities, averaged over log-odds that are not known.
 

@@ -13,7 +13,7 @@ import polars as pl
 
 import newcomer as nc
 from newcomer.cli import main
-from newcomer.cli.check import BROKEN
+from newcomer.cli.output import BROKEN
 from tests.serve.running import Process, curl, free_port
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "refit.md").read_text(encoding="utf-8")

@@ -212,7 +212,7 @@ def test_best_actions_of_raw_counts_stay_above_the_least_reward_and_tell_no_inte
     model = nc.fit(nc.Logs.from_arrays(user=user, action=action, reward=plays))
     found, decision = model.evidence.measured.everybody, decide_verdict(model.evidence)
     assert found.scale == "heavy tails" and all(one.low >= 0 for one in found.best)
-    assert "no interval is told" in decision.sentences[1] and " to " not in decision.sentences[1].split(": ")[1]
+    assert "no interval is given" in decision.sentences[1] and " to " not in decision.sentences[1].split(": ")[1]
     assert "log1p" in decision.sentences[3] and "clip" not in " ".join(decision.sentences)
     assert "differ" not in decision.sentences[3] and "log more" not in decision.sentences[3]
 

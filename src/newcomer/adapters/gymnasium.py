@@ -62,7 +62,7 @@ class WorldEnvironment(gymnasium.Env[Observation, np.int64]):
         """Show a candidate. After the last round the observation is that round's."""
         episode, now = self._episode, self._round
         if episode is None or now >= self.horizon:
-            raise NewcomerError("the episode has not begun, or is over", todo="call reset() first")
+            raise NewcomerError("the episode has not started, or is over", todo="call reset() first")
         if not self.action_space.contains(action):
             raise NewcomerError(f"{show_invalid_value(action)} is no candidate", todo=f"pass 0 to {self._count - 1}")
         if episode.mask is not None and not episode.mask[now, action]:

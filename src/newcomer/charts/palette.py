@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from zlib import crc32
 
+BLUE, ORANGE, GREEN, GREY, INK = "#0072B2", "#D55E00", "#009E73", "#6B7280", "#3A4048"  # of what is no policy
 COLOURS: Mapping[str, str] = {
     "LinUCB": "#4D4D4D",
     "LinTS": "#8C8C8C",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from newcomer.charts.palette import predictor_colours
+from newcomer.charts.palette import BLUE, GREEN, INK, ORANGE, predictor_colours
 from newcomer.errors import NewcomerError
 from newcomer.evaluation.results import OWN, Evaluation
 from newcomer.evidence import GainStep
@@ -27,12 +27,12 @@ ROWS = ("policy", "user", "t", "reward", "regret", "in_subspace")  # columns of 
 LEADING = 20  # eigenvalues that are drawn
 NAMED = 8  # lines whose names fit beside their ends
 CAP = 3.0  # multiples of the size that matters; a larger effect is drawn here
-BLUE, GREY, ORANGE, INK = "#0072B2", "#9AA3AE", "#D55E00", "#3A4048"
-VERDICTS = {"fine": "#009E73", "doubtful": "#E69F00", "broken": "#C1272D", "unknowable": GREY}
+PALE = "#9AA3AE"
+VERDICTS = {"fine": GREEN, "doubtful": "#E69F00", "broken": "#C1272D", "unknowable": PALE}
 OVER = {  # what PriorUCB is compared with: part of a step, its name, its colour
     "population_mean": ("the population mean", ORANGE),
     "empirical_arms": ("each action by itself", "#A6761D"),
-    "logging": ("what was logged", GREY),
+    "logging": ("what was logged", PALE),
 }
 
 
@@ -113,7 +113,7 @@ def _spectrum(model: Model) -> Any:
     ticks = [number for number in range(1, len(values) + 1) if len(values) <= 10 or number == 1 or number % 5 == 0]
     x = alt.X("number:O", title="number of the eigenvalue", axis=alt.Axis(labelAngle=0, values=ticks))
     y = alt.Y("eigenvalue:Q", title="eigenvalue", scale=alt.Scale(type="sqrt"), axis=alt.Axis(tickCount=5))
-    shades = alt.Scale(domain=list(dict.fromkeys(kept)), range=[BLUE, GREY] if model.rank else [GREY])
+    shades = alt.Scale(domain=list(dict.fromkeys(kept)), range=[BLUE, PALE] if model.rank else [PALE])
     colour = alt.Color("kept:N", title=None, scale=shades, legend=alt.Legend(orient="top-right"))
     layers = [alt.Chart(frame).mark_bar().encode(x, y, colour)]
     if test is not None:
@@ -186,7 +186,7 @@ def _finding(finding: Finding, title: str) -> Any:
     base = alt.Chart(frame)
     layers = [base.mark_bar(color=shade).encode(across, up)] if bars else []
     if picture.low:
-        band = base.mark_rule(strokeWidth=3, color=INK) if bars else base.mark_area(color=GREY, opacity=0.35)
+        band = base.mark_rule(strokeWidth=3, color=INK) if bars else base.mark_area(color=PALE, opacity=0.35)
         layers.append(band.encode(across, alt.Y("low:Q", title=picture.y_label), alt.Y2("high:Q")))
     if not bars:
         points = alt.OverlayMarkDef(color=shade) if len(frame) <= 40 else False

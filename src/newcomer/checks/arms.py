@@ -26,7 +26,7 @@ from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 
 EXACT = 1e-6  # relative difference of a propensity from 1/K that is rounding
-NOBODY = "No user was served at random, so that nothing can be told of how these were chosen."
+NOBODY = "No user was served at random, so that nothing is known about how these were chosen."
 SERVE = "Serve a part of the users at random (`newcomer serve --random 0.05`)"
 
 

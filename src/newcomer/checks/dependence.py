@@ -356,7 +356,7 @@ USERS, COORDINATES, DRAWS = 5_000, 12, 199
 FEWEST = 30  # users below whom nothing is tested
 ADVICE = (
     "That is no fault as long as the attribute is in the model, which then compares users who are alike; "
-    "left out, it would be taken for a taste."
+    "left out, it would be taken for a preference."
 )
 
 

@@ -247,7 +247,7 @@ def describe_repeats(sample: ResidualSample) -> Finding:
     """Whether actions come again to the same user, and whether what is left of their rewards agrees then."""
     if not len(sample.actions) or not sample.repeats or sample.spread <= 0:
         what = "No user meets an action twice" if len(sample.actions) else "Actions have no names"
-        what += ": whether a user's reward for the same action repeats cannot be told."
+        what += ": whether a user's reward for the same action repeats cannot be estimated."
         return Finding("repeats", "unknowable", what, "Nothing to do: a newcomer's own repeats will show it.")
     same, other, error = describe_repeat_agreement(sample)
     lasting = float(np.clip((same - other) / sample.spread, -1.0, 1.0))

@@ -60,7 +60,7 @@ class PermutationTest:
 
     @property
     def blind(self) -> float:
-        """The effect that chance alone exceeds in one of twenty cases: a smaller one cannot be told from none."""
+        """The effect that chance alone exceeds in one of twenty cases: a smaller one cannot be seen."""
         beyond = np.maximum(self.null**2 - np.mean(self.null**2), 0.0)
         return float(np.sqrt(np.quantile(beyond, 0.95)))
 
@@ -68,7 +68,7 @@ class PermutationTest:
 def cross_permutation_test(
     x: Floats, y: Floats, strata: Ints, weights: Floats, *, seed: int, matched: int = 0, norm: Norm = "nuclear"
 ) -> PermutationTest | None:
-    """Whether y (n, b) depends on x (n, a) among users of equal stratum; None where nothing can be told.
+    """Whether y (n, b) depends on x (n, a) among users of equal stratum; None where nothing can be tested.
 
     The last `matched` columns of x and y belong together, pair by pair. `weights` (n,) are the products of the numbers
     of rows that were summed: sizes are norms of C over the sum of weights.
@@ -90,7 +90,7 @@ def cross_permutation_test(
 def paired_permutation_test(
     x: Floats, y: Floats, strata: Ints, weights: Floats, *, seed: int
 ) -> PermutationTest | None:
-    """Whether x (n, a) and y (n, a) of a user point the same way; None where nothing can be told.
+    """Whether x (n, a) and y (n, a) of a user point the same way; None where nothing can be tested.
 
     Sizes are sums of products over the sum of weights, zero where the sum is negative.
     """
@@ -232,7 +232,7 @@ class Draft:
         if self.effect > blind:  # the statistic of the test is another than the effect
             weighed = "by a test that counts what is surer for more"
             by_chance = f"chance is not ruled out ({finding_chance(self.chance.p_value)}, {weighed})"
-        if self.chance.p_value <= level < adjusted:  # told apart by this test alone, not with all tests counted
+        if self.chance.p_value <= level < adjusted:  # significant in this test alone, not with all tests counted
             by_chance = f"chance is not ruled out ({finding_chance(adjusted)} with all tests counted)"
         sure = f"chance does not explain it ({finding_chance(self.chance.p_value)})"
         slight = ", but it is too small to matter" if verdict == "fine" and adjusted <= level else ""

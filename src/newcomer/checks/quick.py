@@ -1,4 +1,4 @@
-"""Quick: every check that needs no fit, in the order in which they are told.
+"""Quick: every check that needs no fit, in the order of the report.
 
 One pass over the logs, and some more where users are many and a sample of them shows no preferences worth serving.
 """
@@ -79,9 +79,9 @@ def quick_check(
 def _why_not(sample: ResidualSample) -> str:
     """Why there is nothing to test; nothing where there are users, and rewards that differ."""
     if len(sample) < FEWEST:
-        return f"Of so few users with two rows or more ({len(sample)}) nothing can be told."
+        return f"Of so few users with two rows or more ({len(sample)}) nothing can be tested."
     alike = sample.spread <= 1e-12 * max(float(np.mean(sample.reward**2)), 1e-300)
-    return "Rewards of the same action are all the same, so that nothing can be told." if alike else ""
+    return "Rewards of the same action are all the same, so that nothing can be tested." if alike else ""
 
 
 def _tests(sample: ResidualSample, level: float, seed: int) -> list[Draft | Finding]:

@@ -39,7 +39,7 @@ from newcomer.evidence import Summary
 from newcomer.findings import SHARED, Finding, finding_chance
 from newcomer.logs.logs import Logs
 
-TOLD = 5e-4  # share of the residual variance below which it is not told as a number
+TOLD = 5e-4  # share of the residual variance below which no number is given
 SLIGHT = 0.01  # share of the residual variance below which preferences are hardly worth serving
 UNIT = "of the variance of rewards that actions do not explain"
 LITTLE = "There is little to gain from serving preferences."

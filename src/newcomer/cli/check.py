@@ -15,7 +15,6 @@ from newcomer.findings import SPELLING
 if TYPE_CHECKING:
     from newcomer.findings import Finding, Findings
 
-BROKEN = 5  # exit code
 COLOURS = {"fine": "green", "doubtful": "yellow", "broken": "bold red", "unknowable": "dim"}
 
 
@@ -34,10 +33,8 @@ def check_command(
     level: Annotated[float, typer.Option(metavar="P", help="Clean logs are accused with this probability.")] = 0.05,
     quick: Annotated[bool, typer.Option("--quick", help="One pass, no fit: not whether users are enough.")] = False,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the permutations.")] = 0,
-    engine: Annotated[str, typer.Option(metavar="local|dask", help="Who passes over the logs.")] = "local",
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
-    ] = None,
+    engine: options.EngineName = "local",
+    scheduler: options.Scheduler = None,
     workers: options.Workers = None,
     json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(check_schema)] = False,
@@ -47,11 +44,8 @@ def check_command(
 
     if not 0 < level < 1:
         raise typer.BadParameter(f"the level is a probability between 0 and 1, not {level:g}", param_hint="--level")
-    options.check_log_options(engine, scheduler, workers)
-    with options.engine_option(engine, scheduler, workers) as carrier:
-        read = how.read(logs, carrier)
-        if not json:
-            output.print_advice(read.advice)
+    engines: dict[str, Any] = {"engine": engine, "scheduler": scheduler, "workers": workers}
+    with options.logs_for_command(logs, how, json=json, **engines) as read:
         if not quick:
             output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         with Meter("Checking", first=", first pass") as meter:
@@ -67,7 +61,7 @@ def check_command(
         _show_check(found)
         output.print_suggestions(_commands_after_check(found, options.log_options_in_words(logs, how, found)))
     if found.verdict == "broken":
-        raise typer.Exit(BROKEN)
+        raise typer.Exit(output.BROKEN)
 
 
 def _show_check(found: Findings) -> None:

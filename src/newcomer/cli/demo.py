@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PEOPLE, ACTIONS, STEPS = 4000, 60, 20  # made up: people, actions, and rows of each person in the logs
 NEWCOMERS, ROUNDS = 100, 40
 LECTURERS, REAL_ROUNDS, REAL_CHOICES, REAL_NEWCOMERS, HELD_OUT = 300, 3, 5, 300, 0.3
-SHOWN = 8  # decisions of one newcomer that are told
+SHOWN = 8  # decisions of one newcomer that are shown
 LOGS, MODEL, PICTURE = "logs.parquet", "model.newcomer", "regret.png"
 
 
@@ -156,12 +156,12 @@ def _withdrawn(folder: Path, names: Sequence[str] = (LOGS, MODEL, PICTURE)) -> I
 
 
 def _demo_made_up_people(seed: int) -> Scene:
-    """People who do not exist, with tastes, opinions of single films, and noise that differs between films."""
+    """Simulated people: preferences, per-action effects of single films, and noise that differs between films."""
     from newcomer.worlds.people import MadeUp
 
     drawn = MadeUp.draw(PEOPLE, ACTIONS, seed=seed)
     kinds = drawn.directions.shape[1]
-    about = f"{len(drawn.world.logged):,} made-up people, {STEPS} films each of {ACTIONS}; {kinds} hidden tastes"
+    about = f"{len(drawn.world.logged):,} made-up people, {STEPS} films each of {ACTIONS}; {kinds} hidden preferences"
     rows = _demo_frame(drawn.world.logs(steps=STEPS, seed=seed))
     return Scene(about, rows, ROUNDS, NEWCOMERS, "film", drawn.world, drawn.directions)
 
@@ -213,7 +213,7 @@ def _demo_frame(logs: Logs) -> pl.DataFrame:
 
 
 def _demo_distance_to_truth(model: Model, scene: Scene) -> dict[str, float]:
-    """Distance of the tastes found from the true ones (sine of the largest angle), and that of a blind guess."""
+    """Distance of the directions found from the true ones (sine of the largest angle), and that of a blind guess."""
     import numpy as np
 
     from newcomer.subspace import subspace_distance
@@ -252,16 +252,16 @@ def _one_demo_newcomer(scene: Scene, model: Model, *, seed: int) -> list[str]:
     episode = scene.meet(model).episode(np.random.default_rng(seed), rounds)
     policy, ids = PriorUCB(model), np.array(model.action_ids)
     state, lines = policy.start(1), []
-    told = policy.scores(state, ids=ids)[0]
+    before = policy.scores(state, ids=ids)[0]
     for t in range(rounds):
         offered = np.asarray(episode.ids)[t]
         chosen = int(policy.choose(state, ids=offered)[0])
         expected = float(policy.scores(state, ids=offered)[0, chosen])
         policy.update(state, ids=offered[chosen : chosen + 1], reward=episode.rewards[t, chosen : chosen + 1])
         now = policy.scores(state, ids=ids)[0]
-        others = np.where(ids == offered[chosen], 0.0, now - told)
+        others = np.where(ids == offered[chosen], 0.0, now - before)
         up, down = ids[int(others.argmax())], ids[int(others.argmin())]
-        told = now
+        before = now
         what = f"of {len(offered)}: {_name(offered[chosen], scene.noun)}, expected {expected:.1f}"
         got = f"got {episode.rewards[t, chosen]:.1f}"
         lines.append(f"{t + 1:>2}  {what}, {got}; better now: {up}, worse: {down}")

@@ -30,8 +30,8 @@ BREATH = 1.5  # seconds between waves of --keep-running
 
 
 @dataclass
-class Crowd:
-    """Newcomers of a made-up world: whom to ask for, what is on offer, what they would answer."""
+class Newcomers:
+    """Newcomers of a simulated world: their ids, the actions on offer, the rewards they would give."""
 
     world: People
     seed: int
@@ -76,9 +76,9 @@ def play_demo_serve(out: Path, world: People, few: Logs, *, seed: int, force: bo
         _tell(
             "and at the cold start: the curve of treated users rises from decision to decision, the others stay level"
         )
-        crowd = Crowd(world, seed)
+        newcomers = Newcomers(world, seed)
         for _ in range(WAVES):
-            demo_serve_wave(client, crowd)
+            demo_serve_wave(client, newcomers)
             _tell(client.lift().words[0])
         _say("3. The store is logs: all arms, with exact propensities. They make the next model")
         again = fit(read_logs(f"sqlite:///{store}"))
@@ -88,12 +88,12 @@ def play_demo_serve(out: Path, world: People, few: Logs, *, seed: int, force: bo
         client.promote(staged.id)
         _say("4. Promoted while the service runs; the next newcomers meet the new model")
         for _ in range(WAVES):
-            demo_serve_wave(client, crowd)
+            demo_serve_wave(client, newcomers)
             _tell(client.lift().words[0])
         _compare(client, [model, again])
         _say(f"Done in {time.monotonic() - begun:.0f} s. Files: {', '.join(str(out / one) for one in FILES)}")
         if keep_running:
-            _go_on(client, crowd, address)
+            _go_on(client, newcomers, address)
     output.print_suggestions(
         [
             (f"serve {second} --store sqlite:///{store}", "go on with this store"),
@@ -102,18 +102,18 @@ def play_demo_serve(out: Path, world: People, few: Logs, *, seed: int, force: bo
     )
 
 
-def demo_serve_wave(client: Client, crowd: Crowd, size: int = WAVE, steps: int = STEPS) -> None:
+def demo_serve_wave(client: Client, newcomers: Newcomers, size: int = WAVE, steps: int = STEPS) -> None:
     """People come, are decided for and answer, step by step: most of them in batches, some with a request each."""
-    for people in crowd.wave(size, steps):
+    for people in newcomers.wave(size, steps):
         asked: list[dict[str, Any]] = [{"user": user, "candidates": offered.tolist()} for user, offered, _ in people]
         alone = [client.decide(one["user"], candidates=one["candidates"]) for one in asked[:ALONE]]
         shown = [(one.decision, one.index) for one in alone]
         shown += [(one["decision"], one["index"]) for one in client.decide_batch(asked[ALONE:])]
-        told = [
+        rewards = [
             {"decision": decision, "reward": float(answers[index])}
             for (decision, index), (_, _, answers) in zip(shown, people, strict=True)
         ]
-        client.reward_batch(told)
+        client.reward_batch(rewards)
 
 
 def _compare(client: Client, models: list[Model]) -> None:
@@ -129,12 +129,12 @@ def _compare(client: Client, models: list[Model]) -> None:
         _tell(f"{arm} decisions brought {before:.2f} on average before the new model, {after:.2f} with it{why}")
 
 
-def _go_on(client: Client, crowd: Crowd, address: str) -> None:
+def _go_on(client: Client, newcomers: Newcomers, address: str) -> None:
     """Newcomers keep coming, a few at a time."""
     _say(f"Newcomers keep coming: {address}. Ctrl-C ends it")
     try:
         while True:
-            demo_serve_wave(client, crowd, size=20)
+            demo_serve_wave(client, newcomers, size=20)
             time.sleep(BREATH)
     except KeyboardInterrupt:
         _tell("stopped; nothing is left running")

@@ -44,12 +44,8 @@ def evaluate_command(
     from newcomer import Run, evaluate
 
     wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
-    options.check_log_options("local", None, workers)
     hands = (os.cpu_count() or 1) if workers is None else workers
-    with options.engine_option("local", None, hands) as carrier:
-        read = how.read(logs, carrier)
-        if not json:
-            output.print_advice(read.advice)
+    with options.logs_for_command(logs, how, workers=hands, json=json) as read:
         output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         with Meter("Evaluating", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}

@@ -37,13 +37,11 @@ def fit_command(
         float | None, typer.Option(metavar="MU", min=0.0, help="Ridge of the halves; default: chosen.")
     ] = None,
     persistence: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Of a person's residual, that comes again; default: told.")
+        float | None, typer.Option(metavar="SHARE", help="Of the residual, that repeats; default: estimated.")
     ] = None,
     out: Annotated[Path, typer.Option(metavar="MODEL", help="Where the model goes.")] = Path("model.newcomer"),
-    engine: Annotated[str, typer.Option(metavar="local|dask", help="Who passes over the logs.")] = "local",
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
-    ] = None,
+    engine: options.EngineName = "local",
+    scheduler: options.Scheduler = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was interrupted.")] = False,
     start: Annotated[
         Path | None,
@@ -70,15 +68,13 @@ def fit_command(
     target = options.free_path_option(out, force=force)
     wanted, method, level = options.parse_rank(rank), options.parse_estimator(estimator), options.parse_delta(delta)
     link = options.parse_outcome(outcome)
-    lasting = None if persistence is None else options.parse_persistence(persistence)
+    repeats = None if persistence is None else options.parse_persistence(persistence)
     options.check_log_options(engine, scheduler, workers)
     kept = None if moments is None else options.free_path_option(moments, force=force, option="--moments")
     begin = options.start_option(start, method, old)
     journal = target.with_name(f"{target.name}.partial")
-    with options.engine_option(engine, scheduler, workers) as carrier:
-        read = how.read(logs if old is None else [old, logs], carrier)
-        if not json:  # before the long work: a column that was guessed wrong is better known now
-            output.print_advice(read.advice)
+    engines: dict[str, Any] = {"engine": engine, "scheduler": scheduler, "workers": workers}
+    with options.logs_for_command(logs if old is None else [old, logs], how, json=json, **engines) as read:
         output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         with Meter("Fitting", first=", first pass") as meter, _resumable(journal), warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # the screen and --json say it beside the estimator
@@ -88,7 +84,7 @@ def fit_command(
                 estimator=method,
                 outcome=link,
                 ridge=ridge,
-                persistence=lasting,
+                persistence=repeats,
                 check=True,
                 start=begin,
                 add=old is None,

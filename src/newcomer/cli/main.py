@@ -4,7 +4,7 @@ Heavy libraries are imported inside the commands, so that `--help` answers at on
 
 Address space that is limited (`ulimit -v`): a command that runs out of it ends in a sentence.
 
-NumPy raises MemoryError, which is told like any other error. The allocators of Polars and of the compiler abort the
+NumPy raises MemoryError, which is reported like any other error. The allocators of Polars and of the compiler abort the
 process, or wait for ever where next to nothing is left: nothing within the process can tell that. So where there is a
 limit, a command runs in a second process, with as few threads as possible (each takes address space for its stack and
 its heap), and the first one tells what became of it.
@@ -181,8 +181,8 @@ def _usage(error: Exception) -> str:
     """The parser's complaint and where to look, as one sentence."""
     context = getattr(error, "ctx", None)
     asked = context.command_path if context else "newcomer"
-    told = str(error.format_message()).rstrip(".")  # type: ignore[attr-defined]
-    return f"{told}; see `{asked} --help`"
+    text = str(error.format_message()).rstrip(".")  # type: ignore[attr-defined]
+    return f"{text}; see `{asked} --help`"
 
 
 def _our_bug(error: Exception) -> int:

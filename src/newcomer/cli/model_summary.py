@@ -155,7 +155,7 @@ def _outlook(model: Model) -> tuple[str, ...]:
 
     kept = model.evidence
     if kept.checks is not None and kept.checks.verdict == "broken":
-        return ("Nothing is promised: these logs are broken, and what users would gain cannot be told from them.",)
+        return ("Nothing is promised: these logs are broken, and what users would gain cannot be estimated from them.",)
     if kept.population is None or kept.logs is None:
         return ()
     parts, outlook = kept.population.forecast.parts(model.persistence, kept.logs.learned), kept.population.outlook
@@ -364,7 +364,7 @@ def model_summary_of_best_actions(found: Everybody) -> Table:
     for head in (pays, "95% interval", "rows", "users"):
         table.add_column(head, justify="right")
     for one in found.best:
-        interval = "not told" if found.scale == "heavy tails" else f"{one.low:.4g} to {one.high:.4g}"
+        interval = "not given" if found.scale == "heavy tails" else f"{one.low:.4g} to {one.high:.4g}"
         table.add_row(Text(verdict_name(one.name)), f"{one.mean:.4g}", interval, f"{one.rows:,}", f"{one.users:,}")
     return table
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from newcomer.cli import output
 from newcomer.cli.output import Meter
 from newcomer.errors import error_name_hint
 from newcomer.findings import SPELLING
@@ -231,6 +232,10 @@ Dates = Annotated[str | None, typer.Option(metavar="day-first|month-first", help
 RewardTransform = Annotated[
     str | None, typer.Option(metavar="log1p", help="Learn log(1 + reward): counts, money, seconds.")
 ]
+EngineName = Annotated[str, typer.Option(metavar="local|dask", help="Who passes over the logs.")]
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
+]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes, a core each.")]
 AllCores = Annotated[
     int | None, typer.Option("--workers", metavar="N", help="Processes, a core each; default: all cores.")
@@ -396,6 +401,29 @@ def start_option(path: Path | None, estimator: str, old: str | None) -> Model | 
         todo = f"{beside} is not there: keep moments with --moments {beside.name} when {path.name} is fitted"
         raise typer.BadParameter(todo, param_hint="--from")
     return SavedMoments.load(beside)
+
+
+@contextmanager
+def logs_for_command(
+    logs: str | list[str],
+    how: LogReading,
+    *,
+    engine: str = "local",
+    scheduler: str | None = None,
+    workers: int | None = None,
+    json: bool,
+) -> Iterator[Logs]:
+    """The logs that a command works on, with the workers that pass over them until the block is left.
+
+    Advice goes to the screen before the long work: a column that was guessed wrong is better known now. With `json` it
+    is a part of the object that is printed last.
+    """
+    check_log_options(engine, scheduler, workers)
+    with engine_option(engine, scheduler, workers) as hands:
+        read = how.read(logs, hands)
+        if not json:
+            output.print_advice(read.advice)
+        yield read
 
 
 @contextmanager

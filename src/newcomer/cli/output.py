@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from newcomer.em.passes import Progress as Passed
 
 
+BROKEN = 5  # exit code of `check` and `report` where the logs are broken
 NARROWEST = 24  # columns; narrower terminals are treated as if they had these
 
 
@@ -234,8 +235,8 @@ def _option(found: re.Match[str], options: Mapping[str, str]) -> str:
 def _renames(found: re.Match[str]) -> str:
     """`{'user': 'uid'}`, `{'features': ['x', 'y']}` or `{'action': None}` as values of --column."""
     pairs = re.findall(r"'(\w+)': (\[[^\]]*\]|'[^']*'|None|\.\.\.)", found[1])
-    told = [f"--column {ours}={'' if theirs == 'None' else _listed(theirs)}" for ours, theirs in pairs]
-    return " ".join(told) or "--column"
+    options = [f"--column {ours}={'' if theirs == 'None' else _listed(theirs)}" for ours, theirs in pairs]
+    return " ".join(options) or "--column"
 
 
 def _listed(theirs: str) -> str:
@@ -311,8 +312,8 @@ def json_schema_option(made: Callable[[], dict[str, Any]]) -> Any:
             print(json.dumps(made(), indent=2))
             raise typer.Exit
 
-    told = "Show the JSON Schema of --json, and leave."
-    return typer.Option("--json-schema", help=told, is_eager=True, callback=show)
+    text = "Show the JSON Schema of --json, and leave."
+    return typer.Option("--json-schema", help=text, is_eager=True, callback=show)
 
 
 PATIENCE = 1.0  # seconds of silence before anything is shown
@@ -382,14 +383,14 @@ class Meter:
             return f"{self.what}{self.note}: {_duration(now - self.begun)} so far{left}"
         number = self.made + (done < total)
         which = f", pass {number}" if self.first and number > 1 else self.first
-        if not self.unit:  # stages take unequal times: what is left of them cannot be told from what is done
+        if not self.unit:  # stages take unequal times: what is done does not say how much is left
             return f"{self.what}{which}: {done / total:.0%}, {_duration(now - self.begun)} so far"
         rate = self._rate(done, now)
         left = f", {_duration((total - done) / rate)} left" if rate > 0 else ""
         return f"{self.what}{which}: {done / total:.0%}{self._speed(rate, ', ')}{left}"
 
     def _rate(self, done: float, now: float) -> float:
-        """How much of this pass is done a second; 0 where it has just begun, and nothing can be said."""
+        """How much of this pass is done a second; 0 at its start, where no rate is known."""
         return done / (now - self.turn) if now - self.turn >= MOMENT else 0.0
 
     def _speed(self, rate: float, before: str = "") -> str:
@@ -403,8 +404,8 @@ class Meter:
         self.made = max(self.made, progress.passes)
         which = " over a sample of the users" if progress.sampled else ""
         which = which if progress.most is None else f" of about {self.made + self.more}"
-        told = f"{progress.stage}; log-likelihood {progress.likelihood:.4f} a row{held_out}"
-        self.note = f", pass {self.made}{which} ({told})"
+        text = f"{progress.stage}; log-likelihood {progress.likelihood:.4f} a row{held_out}"
+        self.note = f", pass {self.made}{which} ({text})"
 
     def _draw(self, done: float, total: float) -> None:
         """Move the bar, which is put up when it is first needed and goes away with the work."""

@@ -16,8 +16,6 @@ from newcomer.cli.output import Meter, printed_as_options
 if TYPE_CHECKING:
     from newcomer.reporting.report import Report
 
-BROKEN = 5  # exit code
-
 
 def report_schema() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
@@ -58,12 +56,8 @@ def report_command(
 
     target = options.free_path_option(out, force=force, option="--out")
     wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
-    options.check_log_options("local", None, workers)
     hands = (os.cpu_count() or 1) if workers is None else workers
-    with options.engine_option("local", None, hands) as carrier:
-        read = how.read(logs, carrier)
-        if not json:
-            output.print_advice(read.advice)
+    with options.logs_for_command(logs, how, workers=hands, json=json) as read:
         output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         called = options.log_options_in_words(logs, how)
         with Meter("Checking, fitting, measuring", unit="") as meter:
@@ -71,16 +65,20 @@ def report_command(
             found = report(read, target, called=called, run=Run(progress=meter), **settings)
             output.mark_output_finished()
     if json:
-        told = {"out": str(target), "answer": found.answer, "sentences": found.sentences, "trouble": found.trouble}
-        told |= {"decision": asdict(found.decision)}
+        content = {"out": str(target), "answer": found.answer, "sentences": found.sentences, "trouble": found.trouble}
+        content |= {"decision": asdict(found.decision)}
         output.print_json(
             "report",
-            {"logs": options.options_without_secrets(logs), "advice": [*map(printed_as_options, read.advice)], **told},
+            {
+                "logs": options.options_without_secrets(logs),
+                "advice": [*map(printed_as_options, read.advice)],
+                **content,
+            },
         )
     else:
         _show_report(found)
     if found.findings is not None and found.findings.verdict == "broken":
-        raise typer.Exit(BROKEN)
+        raise typer.Exit(output.BROKEN)
 
 
 def _show_report(found: Report) -> None:

@@ -92,10 +92,10 @@ class Clock:
     def line(self, done: int, total: int, seconds: float, left: float | None) -> str:
         """The stage, its share and the time left of all stages; the time since its beginning if that is unknown."""
         if done == total:
-            told = f"{seconds:.0f} s"
+            text = f"{seconds:.0f} s"
         else:
-            told = f"{seconds:.0f} s so far" if left is None else f"about {max(left / 60, 0.1):.1f} min left"
-        return f"{self.stage}: {done} of {total}, {told}"
+            text = f"{seconds:.0f} s so far" if left is None else f"about {max(left / 60, 0.1):.1f} min left"
+        return f"{self.stage}: {done} of {total}, {text}"
 
 
 def _list(json: bool) -> None:

@@ -2,7 +2,7 @@
 
     P(r = 1 | user n, action a) = sigma(phi^T (m + L z_n) + o_a),      z_n ~ N(0, I_k),   sigma(x) = 1 / (1 + exp(-x)).
 
-The likelihood is that of em/binary_likelihood.py, its climb that of em/binary.py.
+The likelihood is that of em/binary_likelihood.py, maximised as described below.
 
 **The start** is the Gaussian fit, which has chosen the rank: with p the mean and F the loadings of an action,
 V = F k / (p (1 - p)) with k = sqrt(1 + pi |V|^2 / 8) and |V| <= 3; the level is k logit(p).
@@ -10,7 +10,7 @@ V = F k / (p (1 - p)) with k = sqrt(1 + pi |V|^2 / 8) and |V| <= 3; the level is
 **Shrinkage.** One-hot: loadings are N(0, 1/4), levels are normal with the mean and the variance that the levels of the
 start have. Features: the precisions of the Gaussian fit, taken to log-odds by the average slope p (1 - p).
 
-The climb of a population of clicks: penalised marginal likelihood, EM's curvature as the metric.
+The optimizer for a population of clicks: penalised marginal likelihood, EM's curvature as the metric.
 
 EM itself is slow where a user's few rows say little of z. As in em/optimizer.py each pass over the logs is a step: EM's
 curvature is the metric (one block for each one-hot action; the product of two small matrices where actions have
@@ -82,8 +82,8 @@ class ClickStart:
         residual = None if found.by_action is None else np.full(kinds, NOISE)
         found = replace(found, noise_variance=NOISE, by_action=residual, units=None, uncertainty=self.uncertainty)
         if self.plain:
-            loadings, stretch = stretched_binary_loadings(found.factor[:, :rank], self.slopes)
-            return replace(found, mean=logit(self._means) * stretch, factor=loadings)
+            loadings, scaled = stretched_binary_loadings(found.factor[:, :rank], self.slopes)
+            return replace(found, mean=logit(self._means) * scaled, factor=loadings)
         slope = float(np.average(self.slopes))
         factor = found.factor[:, :rank] / slope
         mean = np.zeros_like(found.mean)
@@ -120,7 +120,7 @@ class ClickStart:
 
 
 def stretched_binary_loadings(loadings: Floats, slopes: Floats) -> tuple[Floats, Floats]:
-    """Loadings (A, k) on the scale of log-odds, at most `LONGEST_LOADING` long, and the stretch k (A,) of each action.
+    """Loadings (A, k) on the scale of log-odds, at most `LONGEST_LOADING` long, and the scale k (A,) of each action.
 
     V = F k / slope with k^2 = 1 + pi |V|^2 / 8, solved for |V|.
     """
@@ -137,26 +137,26 @@ MOST_DIRECTIONS = 8  # that are fitted: nodes in more dimensions are too few
 
 
 def fit_binary_population(passes: Passes, starts: Sequence[tuple[ClickStart, Bools]]) -> list[Population]:
-    """Climb from each start, on the users of its buckets (B,), all in the same passes; populations of log-odds."""
-    climbs = []
+    """Maximise from each start, on the users of its buckets (B,), all in the same passes; populations of log-odds."""
+    ascents = []
     for start, _ in starts:
         first = start.population(min(start.directions, start.gaussian.rank, MOST_DIRECTIONS))
-        climbs.append(ClickOptimizer(first, start.prior(first), start.table))
+        ascents.append(ClickOptimizer(first, start.prior(first), start.table))
     for _ in range(LONGEST):
-        going = [i for i, one in enumerate(climbs) if not one.arrived]
+        going = [i for i, one in enumerate(ascents) if not one.arrived]
         if not going:
             break
-        tasks = tuple(ClickTask(climbs[i].trial, starts[i][1]) for i in going)
+        tasks = tuple(ClickTask(ascents[i].trial, starts[i][1]) for i in going)
         found: tuple[ClickSums, ...] = passes.run(partial(binary_likelihood_sums, tasks=tasks), merge_binary_likelihood)
         for i, sums in zip(going, found, strict=True):
-            climbs[i].tell(sums)
-    return [_finished(one.best or one.trial, start) for one, (start, _) in zip(climbs, starts, strict=True)]
+            ascents[i].tell(sums)
+    return [_finished(one.best or one.trial, start) for one, (start, _) in zip(ascents, starts, strict=True)]
 
 
 def _finished(found: Population, start: ClickStart) -> Population:
     """The population with the weak directions of the Gaussian fit beside its own.
 
-    What they add to log-odds was noise to the climb, which flattens the rest by k = sqrt(1 + pi |V|^2 / 8).
+    What they add to log-odds was noise to the optimizer, which flattens the rest by k = sqrt(1 + pi |V|^2 / 8).
     """
     weak = start.weak(found.rank)
     if not weak.shape[1]:
@@ -166,7 +166,7 @@ def _finished(found: Population, start: ClickStart) -> Population:
 
 
 def binary_on_reward_scale(population: Population, table: Catalogue | None) -> Population:
-    """The Gaussian population of the same mean rewards, covariances and variances: where a Gaussian climb can begin.
+    """The Gaussian population of the same mean rewards, covariances and variances: where a Gaussian fit can start.
 
     One-hot actions have them exactly: mean E[sigma], loadings V E[sigma'] (Stein), and what is left of p (1 - p).
     Features are linear in log-odds and not in rewards: there it is the tangent at the average.
@@ -196,8 +196,8 @@ def binary_on_reward_scale(population: Population, table: Catalogue | None) -> P
 
 
 LONGEST_STEP = 3.0  # of a level or a loading
-LONGEST, DONE, DONE_EACH = 30, 0.02, 3e-4  # passes of a climb, and the gain at which it ends: in all, or per unknown
-SHORTEST = 1e-3  # step below which a climb ends
+LONGEST, DONE, DONE_EACH = 30, 0.02, 3e-4  # passes of an ascent, and the gain at which it ends: in all, or per unknown
+SHORTEST = 1e-3  # step below which an ascent ends
 
 
 @dataclass(frozen=True)

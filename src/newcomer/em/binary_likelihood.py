@@ -10,7 +10,7 @@ weight of node q for user n, Fisher's identity gives the gradient in the level a
 
 Laplace's approximation and variational bounds take the loadings of rare clicks to zero; the nodes do not.
 
-Rows of an action that a user met n times count n / (1 + (n - 1) share) together, if a share of the residual lasts.
+Rows of an action that a user met n times count n / (1 + (n - 1) share) together, if a share of the residual repeats.
 """
 
 from __future__ import annotations

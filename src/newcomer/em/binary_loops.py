@@ -1,4 +1,4 @@
-"""Compiled loops over users for the marginal likelihood of clicks; the maths is told in em/binary_likelihood.py.
+"""Compiled loops over users for the marginal likelihood of clicks; the mathematics is in em/binary_likelihood.py.
 
 A user whose rows have the log-odds c_i + l_i^T z has, at node z_q of weight 1 / Q, the log-likelihood
 
@@ -129,20 +129,20 @@ def binary_coordinates(
             for i in range(starts[n], stops[n]):
                 row, site = odds[codes[i]], sites[i]
                 level = row[0] + shifts[i]
-                variance = taste = 0.0
+                variance = personal = 0.0
                 for a in range(rank):
                     image[a] = 0.0
                     for b in range(rank):
                         image[a] += covariance[a, b] * row[b + 1]
                     variance += image[a] * row[a + 1]
-                    taste += mean[a] * row[a + 1]
+                    personal += mean[a] * row[a + 1]
                 if not variance > 1e-12:
-                    p = logistic_probability(level + taste)
+                    p = logistic_probability(level + personal)
                     site[0] = weights[i] * p * (1.0 - p)
-                    site[1] = weights[i] * (rewards[i] - p) + site[0] * taste
+                    site[1] = weights[i] * (rewards[i] - p) + site[0] * personal
                     continue
                 less = max(1.0 - site[0] * variance, 1e-6)
-                cavity, at = variance / less, (taste - variance * site[1]) / less
+                cavity, at = variance / less, (personal - variance * site[1]) / less
                 logistic_posterior(
                     level + at, cavity, weights[i] * rewards[i], weights[i] * (1.0 - rewards[i]), moments
                 )
@@ -153,7 +153,7 @@ def binary_coordinates(
                 # Covariance and mean after V += more f f^T, b += pull f: the image C f says both.
                 total = 1.0 + more * variance
                 for a in range(rank):
-                    mean[a] += image[a] * (pull - more * taste) / total
+                    mean[a] += image[a] * (pull - more * personal) / total
                     for b in range(rank):
                         covariance[a, b] -= more / total * image[a] * image[b]
 

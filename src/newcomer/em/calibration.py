@@ -69,7 +69,7 @@ class Parts:
         return self._of(dealt_user_buckets(buckets, PARTS) if self.eighths else radius_terms_splits(buckets))
 
     def _of(self, parts: list[Bools]) -> list[Ascent]:
-        """The ascents of parts of some size, begun when they are first asked for."""
+        """The ascents of parts of some size, started at their first use."""
         size = int(parts[0].sum())
         if size not in self._started_parts:
             self._started_parts[size] = self._started(parts)

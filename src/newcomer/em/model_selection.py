@@ -101,7 +101,7 @@ class RankSearch:
     def shrinkage(self, first: Candidate) -> Candidate:
         """The precision for a rank that is settled, near that of a first fit.
 
-        Precisions that predict about equally well are told apart by the held-out likelihood: predictions from long
+        Precisions that predict about equally well are compared by the held-out likelihood: predictions from long
         histories hardly depend on how much people differ, and the likelihood does.
         """
         if first.rank == 0:

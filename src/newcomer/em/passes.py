@@ -23,7 +23,7 @@ LONGEST = 60  # passes of one ascent
 
 @dataclass(frozen=True)
 class Progress:
-    """What is told after a pass: how many there were, at which stage, and log-likelihood per row (fitted, held out)."""
+    """Progress after a pass: how many there were, at which stage, and log-likelihood per row (fitted, held out)."""
 
     passes: int
     stage: str

@@ -25,7 +25,7 @@ from newcomer.em.optimizer import Gram, Optimizer, Shrinkage, Totals
 from newcomer.em.pair_moment import PairMoment, pair_moment_of
 from newcomer.em.pairs import FEW, FIRM, NOISELESS, TINY, Pairs, pair_action_variances
 from newcomer.em.passes import Passes
-from newcomer.em.variance_components import LASTING, persistent_variance_share
+from newcomer.em.variance_components import LARGEST_REPEATABILITY, persistent_variance_share
 from newcomer.errors import LogsError
 from newcomer.logs.batch import Batch
 from newcomer.one_hot import Catalogue, OneHot, one_hot_gram
@@ -46,7 +46,7 @@ class FitStart:
     table: Catalogue | None  # (A, d)
     one_hot: bool
     share: float | None = None  # of the residual that comes again, if it was given
-    towards: Floats | None = None  # (A,) what variances are shrunk towards, where a sample has told it
+    towards: Floats | None = None  # (A,) what variances are shrunk towards, where a sample has estimated it
     left: Floats | None = None  # (A,) sums of r - phi^T m, where rows name actions and bring features of their own
 
     @property
@@ -62,9 +62,9 @@ class FitStart:
     def share_for(self, population: Population) -> float:
         """The persistence, as given or as repeats estimate it; 0 where no user met an action again."""
         if self.share is not None:
-            return min(self.share, LASTING)
-        lasting = persistent_variance_share(self.pairs, population.variances)
-        return 0.0 if lasting is None else lasting.estimate
+            return min(self.share, LARGEST_REPEATABILITY)
+        repeats = persistent_variance_share(self.pairs, population.variances)
+        return 0.0 if repeats is None else repeats.estimate
 
     def anchor(self, buckets: Bools) -> Floats:
         """What the mean is shrunk towards (d,)."""
@@ -148,7 +148,7 @@ def left_by_action(batch: Batch, *, mean: Floats, actions: int) -> Floats:
 
 
 def shrinkage_noise_floor(pairs: Pairs) -> float:
-    """The least noise variance that is told apart from none."""
+    """The least noise variance that is distinguished from zero."""
     return NOISELESS * float(pairs.squares.sum()) / float(pairs.rows.sum())
 
 

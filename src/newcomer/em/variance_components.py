@@ -61,7 +61,7 @@ def forecast_variance_components(population: Population, gram: Square, centre: F
     )
 
 
-LASTING = 0.95  # the largest share that can last: a person who never wavers is not told apart from one who hardly does
+LARGEST_REPEATABILITY = 0.95  # data do not distinguish raters without noise from raters with little
 
 
 def persistent_variance_share(pairs: Pairs, variances: Floats) -> PersistenceFacts | None:
@@ -80,7 +80,7 @@ def persistent_variance_share(pairs: Pairs, variances: Floats) -> PersistenceFac
     error = float(np.sqrt(np.sum((within - ratio * expected) ** 2))) / total
     normal = float(np.sqrt(2.0 * float(repeat_variance_squares(pairs, variances)))) / total * min(ratio, 1.0)
     error = max(error, normal)
-    estimate = min(max(1.0 - ratio, 0.0), LASTING)
+    estimate = min(max(1.0 - ratio, 0.0), LARGEST_REPEATABILITY)
     return PersistenceFacts(2.0 * (min(ratio, 1.0) / max(error, TINY)) ** 2, ratio, estimate, error)
 
 

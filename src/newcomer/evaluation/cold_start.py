@@ -1,6 +1,6 @@
 """Who is fitted to, who is held out, and who is looked at: all by hashes of users.
 
-Who is held out is told by the buckets of a fit to all users (`newcomer.users.user_folds`), so that what is compared
+Held-out users are chosen by the buckets of a fit to all users (`newcomer.users.user_folds`), so that what is compared
 here is judged by the users who judged that fit.
 
 Judging predictors by users who were in no log that they learned from.
@@ -88,7 +88,7 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ByPolicy:
-    """What a policy ranks by, after it was told the rows known, as in service."""
+    """The scores of a policy after it has learned from the rows known, as in service."""
 
     policy: Any
 
@@ -182,9 +182,9 @@ def _look(
 def _mean_over_deals(each: list[Floats]) -> Floats:
     """The mean (m, 3) over deals; a deal whose candidates have one reward says nothing of order, and is left out."""
     stacked = np.stack(each)
-    told = np.isfinite(stacked)
-    count = told.sum(axis=0)
-    return np.where(count > 0, np.where(told, stacked, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
+    known = np.isfinite(stacked)
+    count = known.sum(axis=0)
+    return np.where(count > 0, np.where(known, stacked, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
 
 
 def _numbers(scores: Floats, batch: Batch, candidates: Ints) -> Floats:
@@ -205,6 +205,6 @@ def cold_start_concordance(scores: Floats, rewards: Floats) -> Floats:
     """
     i, j = np.triu_indices(scores.shape[1], 1)
     said, happened = np.sign(scores[:, i] - scores[:, j]), np.sign(rewards[:, i] - rewards[:, j])
-    told = np.abs(happened).sum(axis=1)
+    ordered = np.abs(happened).sum(axis=1)
     right = ((1.0 + said * happened) / 2.0 * np.abs(happened)).sum(axis=1)
-    return np.where(told > 0, right / np.maximum(told, 1.0), np.nan)
+    return np.where(ordered > 0, right / np.maximum(ordered, 1.0), np.nan)

@@ -198,7 +198,7 @@ def _usual_evaluation_folds(logs: Logs) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What is decided before the first fit: who is held out, what they choose among, and what can be told at all."""
+    """What is decided before the first fit: who is held out, what they choose among, and what can be estimated."""
 
     logs: Logs
     seed: int
@@ -264,7 +264,7 @@ class Plan:
 
     @property
     def weights(self) -> dict[str, float]:
-        """What the stages of a fold cost, so that those of all folds add up to what was told at the beginning."""
+        """What the stages of a fold cost, so that those of all folds add up to the total announced at the start."""
         folds = len(self.folds)
         each = {name: weight / folds for name, weight in WEIGHTS.items() if name != "weigh" or not self.why_not}
         if not self.quick and not self.sample:
@@ -354,12 +354,12 @@ def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> FoldResult:
     train, people = fold.to_fit(plan.logs), fold.held_out(plan.judging, plan.share)
     stages.begin(plan.weights["others"])
     made = predictors_of(train, model, quick=plan.quick)
-    deals, told = plan.deals, stages.begin(plan.weights["judge"])
-    judged = judge_cold_start(made.predictors, people, steps=STEPS, choices=plan.choices, deals=deals, progress=told)
-    told = stages.begin(plan.weights["replay"])
+    deals, tick = plan.deals, stages.begin(plan.weights["judge"])
+    judged = judge_cold_start(made.predictors, people, steps=STEPS, choices=plan.choices, deals=deals, progress=tick)
+    tick = stages.begin(plan.weights["replay"])
     some = fold.held_out(plan.judging, plan.share * min(1.0, PLAYED / max(len(judged.people.hashes), 1)))
     played = off_policy.off_policy_replay(
-        policies_beside_predictors(made, plan.rounds), some, rounds=plan.rounds, seed=plan.seed, progress=told
+        policies_beside_predictors(made, plan.rounds), some, rounds=plan.rounds, seed=plan.seed, progress=tick
     )
     weighed = None if plan.why_not else _weighed(plan, model, people, stages.begin(plan.weights["weigh"]))
     learned = _learned(plan, fold, train, people, stages) if "learn" in plan.weights else {}
@@ -376,12 +376,12 @@ def _weighed(plan: Plan, model: Model, people: Logs, progress: Progress) -> User
 
 def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) -> dict[float, tuple[int, UserTable]]:
     """What PriorUCB gets after some interactions when it was fitted to fewer users; less where they are too few."""
-    told = stages.begin_fit(plan.weights["learn"])
+    tick = stages.begin_fit(plan.weights["learn"])
     found = {}
     for share in cold_start_shares(train.summary.usable, LEAST):
         fewer = fold.to_fit(plan.logs, share)
         try:
-            model = fit_and_fit_parts(fewer, calibrate=False, measure=False, progress=told, **plan.settings).model
+            model = fit_and_fit_parts(fewer, calibrate=False, measure=False, progress=tick, **plan.settings).model
         except NewcomerError:  # so few rows that no direction is reached, say: then there is nothing to compare
             continue
         look = {OURS: ByPolicy(PriorUCB(model))}
@@ -421,7 +421,7 @@ def _told(plan: Plan, found: list[FoldResult], heldout: HeldoutGain | None) -> E
 
 
 def _headline(step: GainStep) -> HeadlineStep:
-    """What a fit told of so many interactions."""
+    """What a fit estimated for so many interactions."""
     assert step.reward is not None and step.over_logged is not None
     return HeadlineStep(step.interactions, step.people, step.reward, step.over_mean, step.over_arms, step.over_logged)
 
@@ -467,7 +467,7 @@ def _simulated(plan: Plan, first: Predictors) -> tuple[PolicyRow, ...]:
     return simulated_result_rows(play(chosen, world, horizon=ROUNDS, users=SIMULATED, seed=plan.seed, progress=False))
 
 
-UNITS = 1000  # that a weight of one is told as
+UNITS = 1000  # of progress for a weight of one
 PASSES = 25.0  # of a fit until half of its share is behind it; how many there will be nobody knows
 
 

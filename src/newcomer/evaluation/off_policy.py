@@ -21,7 +21,7 @@ it and asked with which probability pi it would take each candidate. With w = pi
 each over rows whose user has had t to t' - 1 interactions (`WINDOWS`). The value is that of one decision at moments
 that the logging policy brought about, not of a whole life under the policy. Errors are over users, who have several
 rows each. It holds if propensities are right and every candidate has one. That can be seen in part: averaged over
-rows, 1 / p is the number of candidates. Where it is not, nothing is told.
+rows, 1 / p is the number of candidates. Where it is not, nothing is estimated.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from newcomer.logs.logs import Logs
 from newcomer.transforms import untransform_rewards
 
 POOL = 30  # rows of a user, drawn by lot, that are on offer
-ROUNDS = (1, 2, 5, 10)  # after which the average reward is told
+ROUNDS = (1, 2, 5, 10)  # after which the average reward is reported
 
 
 def off_policy_replay(
@@ -114,9 +114,9 @@ def _played(
     for t in range(rounds):
         chosen = policy.choose(state, features, rngs, ids=ids, mask=offered)
         won[:, t] = batch.paid[rows[who, chosen]]
-        told = None if features is None else features[who, chosen]
+        seen = None if features is None else features[who, chosen]
         reward = dealt_rewards(policy, batch)[rows[who, chosen]]
-        policy.update(state, told, reward, ids=None if ids is None else ids[who, chosen])
+        policy.update(state, seen, reward, ids=None if ids is None else ids[who, chosen])
         offered[who, chosen] = False
     return won
 
@@ -200,9 +200,9 @@ def _walk(
                 chances = policy.probabilities(state, rng=own, ids=offer.ids, mask=offer.mask, users=who)
                 _add(sums[:, column, window], people[who], batch, rows, offer, chances, q)
             assert batch.actions is not None
-            told = menu.names[batch.actions[rows]]
+            ids = menu.names[batch.actions[rows]]
             for policy, state in ((expects, belief), *zip(policies, states, strict=True)):
-                policy.update(state, reward=dealt_rewards(policy, batch)[rows], ids=told, users=who)
+                policy.update(state, reward=dealt_rewards(policy, batch)[rows], ids=ids, users=who)
 
 
 def _add(sums: Floats, people: Ints, batch: Batch, rows: Ints, offer: Offer, chances: Floats, q: Floats) -> None:
@@ -226,7 +226,7 @@ def off_policy_misfit(table: UserTable) -> str:
 
 
 def off_policy_rows(table: UserTable) -> tuple[list[OffPolicyRow], int]:
-    """What is told of each window and policy, and how many are left out for having too few effective rows."""
+    """The estimate of each window and policy, and how many are left out for having too few effective rows."""
     told, missing = [], 0
     for window, (begin, _) in enumerate(WINDOWS):
         for name in table.names:

@@ -2,7 +2,7 @@
 
 What attributes of users are worth: before the first interaction and after some, against plain regression on them.
 
-The same held-out users choose among the same rows by PriorUCB with their attributes, by PriorUCB that is not told them,
+The same held-out users choose among the same rows by PriorUCB with their attributes, by PriorUCB without them,
 by the population mean, and by a ridge regression of rewards on products of attributes and features, which knows no
 shared directions. All differences are paired.
 """

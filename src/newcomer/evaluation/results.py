@@ -1,8 +1,8 @@
-"""What `nc.evaluate` found: typed records, told in sentences, in JSON and as tables.
+"""What `nc.evaluate` found: typed records, as sentences, as JSON and as tables.
 
 Every number is an average over users with its 95% interval; differences are paired: the same users choose among the
-same rows. The decision stands first (`newcomer.gain.verdict`), then what is behind it. No gain is told without its
-interval, and a difference within its interval is not told as one.
+same rows. The decision stands first (`newcomer.gain.verdict`), then what is behind it. Every gain has its
+interval, and a difference within its interval is not called one.
 
 From numbers of single users to the records of an evaluation: averages, paired differences, intervals.
 """
@@ -109,7 +109,7 @@ class LearningStep(Shown):
 
 
 def result_in_words(value: Interval, other: str) -> str:
-    """A paired difference: its size where the interval excludes zero, else that there is none to be told.
+    """A paired difference: its size where the interval excludes zero, else that it is not clear.
 
     >>> result_in_words(Interval(-0.0001, 0.001, -0.0021, 0.0019, 90), "chance")
     'no clear difference from chance (-0.0001, 95% interval -0.0021 to +0.0019)'
@@ -117,11 +117,11 @@ def result_in_words(value: Interval, other: str) -> str:
     '-0.200 (-0.300 to -0.100) against chance'
     """
     if value.error == 0:
-        told = "the same as" if value.value == 0 else f"{value.value:+.2f} against"
-        return f"{told} {other}, for every user"
+        text = "the same as" if value.value == 0 else f"{value.value:+.2f} against"
+        return f"{text} {other}, for every user"
     if value.low <= 0 <= value.high or not np.isfinite(value.error):
-        told = interval_in_words(value).replace(" (", ", 95% interval ", 1).removesuffix(")")
-        return f"no clear difference from {other} ({told})"
+        text = interval_in_words(value).replace(" (", ", 95% interval ", 1).removesuffix(")")
+        return f"no clear difference from {other} ({text})"
     return f"{interval_in_words(value)} against {other}"
 
 
@@ -241,8 +241,8 @@ class Evaluation(Shown):
 
     def facts(self) -> dict[str, Any]:
         """The evaluation in a few numbers and words."""
-        told: dict[str, Any] = {"verdict": self.verdict, "users": self.users, "judged": self.judged}
-        return told | {f"{i}": said for i, said in enumerate(self.sentences(), start=1)}
+        content: dict[str, Any] = {"verdict": self.verdict, "users": self.users, "judged": self.judged}
+        return content | {f"{i}": said for i, said in enumerate(self.sentences(), start=1)}
 
     def __repr__(self) -> str:
         return "\n".join([f"Evaluation ({self.verdict})", *self.sentences()])
@@ -280,8 +280,8 @@ def _sentences(found: Evaluation) -> list[str]:
 
 def _nothing(found: Evaluation) -> str:
     return (
-        f"Nothing can be told: of {found.users:,} users fewer than 30 could be held out who have the rows for a choice "
-        f"of {found.choices} after one interaction. Log more users, and several rows of each."
+        f"Nothing can be estimated: of {found.users:,} users fewer than 30 could be held out who have the rows for a "
+        f"choice of {found.choices} after one interaction. Log more users, and several rows of each."
     )
 
 
@@ -305,7 +305,7 @@ ONCE = "No user meets an action again here, so that each action by itself choose
 
 
 def _rivals(found: Evaluation, look: HeadlineStep) -> list[str]:
-    """Predictors beside PriorUCB, on the same users and candidates; only a clear difference is told as one."""
+    """Predictors beside PriorUCB, on the same users and candidates; only a clear difference is called one."""
     at = [one for one in found.curves if one.interactions == look.interactions and one.predictor not in OWN]
     over = sorted(((one.over_ours.value, one) for one in at if one.over_ours is not None), key=lambda one: -one[0])
     if not over:
@@ -397,12 +397,12 @@ def _named(rows: list[PolicyRow], name: str) -> PolicyRow:
 
 
 STEPS = (0, 1, 2, 5, 10, 20)  # interactions after which rewards are predicted
-TOLD = (1, 5, 10, 20)  # rounds of the simulation that are told
+TOLD = (1, 5, 10, 20)  # rounds of the simulation that are reported
 
 
 def result_curves(judged: UserTable) -> tuple[CurveStep, ...]:
     """Every predictor after every number of interactions; PriorUCB ranks by more than it expects, and has no error."""
-    told = []
+    curves = []
     for name in (name for name in judged.names if name not in (OURS, CHANCE)):
         for place, t in enumerate(STEPS):
             own, mean = judged.of(name)[:, place], judged.of(MEAN)[:, place]
@@ -411,8 +411,8 @@ def result_curves(judged: UserTable) -> tuple[CurveStep, ...]:
                 error, order, reward = (Interval.of(own[:, kind], judged.folds) for kind in (ERROR, ORDER, REWARD))
                 saved = Interval.of(mean[:, ERROR] - own[:, ERROR], judged.folds)
                 over = Interval.of(own[:, REWARD] - judged.of(OURS)[:, place, REWARD], judged.folds)
-                told.append(CurveStep(name, t, people, error, saved, order, reward, over))
-    return tuple(told)
+                curves.append(CurveStep(name, t, people, error, saved, order, reward, over))
+    return tuple(curves)
 
 
 def result_table_rows(played: UserTable, rounds: Sequence[int]) -> tuple[PolicyRow, ...]:
@@ -420,9 +420,9 @@ def result_table_rows(played: UserTable, rounds: Sequence[int]) -> tuple[PolicyR
     people, _, length = played.people.values.shape
     if people < FEWEST:
         return ()
-    told = sorted({t for t in rounds if t <= length} | {length})
+    shown = sorted({t for t in rounds if t <= length} | {length})
     rewards = {name: played.of(name) for name in played.names}
-    return tuple(_row(name, t, rewards, played.folds) for name in played.names for t in told)
+    return tuple(_row(name, t, rewards, played.folds) for name in played.names for t in shown)
 
 
 def _row(name: str, rounds: int, rewards: Mapping[str, Floats], folds: Ints | None = None) -> PolicyRow:
@@ -450,15 +450,15 @@ def learning_results(
     ours, mean = (judged.of(name)[:, place, REWARD] for name in (OURS, MEAN))
     if int(np.isfinite(ours).sum()) < FEWEST:
         return ()
-    told = []
+    lines = []
     for share in (share for share in learned[0] if all(share in one for one in learned)):
         fewer = UserTable.joined([one[share][1] for one in learned])
         own = _aligned(judged, fewer, fewer.of(OURS)[:, 0, REWARD])
         fewer_users = round(np.mean([one[share][0] for one in learned]))
         gains = (Interval.of(one, judged.folds) for one in (own - mean, ours - own))
-        told.append(LearningStep(fewer_users, look, *gains))
+        lines.append(LearningStep(fewer_users, look, *gains))
     whole = LearningStep(users, look, Interval.of(ours - mean, judged.folds), Interval.of(0.0 * ours))
-    return (*told, whole) if told else ()
+    return (*lines, whole) if lines else ()
 
 
 def _aligned(judged: UserTable, other: UserTable, values: Floats) -> Floats:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.special import stdtrit
 
 from newcomer.arrays import Floats
-from newcomer.interval import FEWEST, LEVEL, Interval, interval_in_words
+from newcomer.interval import FEWEST, Interval, interval_in_words
 from newcomer.logs.arms import OBSERVED, RANDOM, TREATED
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
@@ -104,8 +103,7 @@ def arm_gain_difference(one: Floats, other: Floats) -> Interval:
     (n, a, v), (m, b, w) = _moments(one), _moments(other)
     error = float(np.sqrt(v + w))
     free = (v + w) ** 2 / (v**2 / (n - 1) + w**2 / (m - 1)) if error > 0 else 1.0
-    half = float(stdtrit(free, (1 + LEVEL) / 2)) * error
-    return Interval(a - b, error, a - b - half, a - b + half, int(min(n, m)))
+    return Interval.around(a - b, error, int(min(n, m)), freedom=free)
 
 
 def arm_gain_sentences(steps: tuple[ArmStep, ...]) -> list[str]:
@@ -114,16 +112,16 @@ def arm_gain_sentences(steps: tuple[ArmStep, ...]) -> list[str]:
     if not able:
         if not any(step.over is not None for step in steps):
             return []
-        return ["What the treated arm gains over the others cannot be told yet: an arm has fewer than 30 users."]
+        return ["What the treated arm gains over the others cannot be estimated yet: an arm has fewer than 30 users."]
     t = max(able)
     at = {step.arm: step for step in steps if step.interactions == t}
     ours = at[TREATED].reward
-    told = [
+    parts = [
         f"{interval_in_words(at[arm].over)} "  # type: ignore[arg-type]
         f"over the {at[arm].people:,} users of the arm {arm}"
         for arm in (*OTHERS, *sorted(set(at) - {*OTHERS, TREATED}))
         if arm in at and at[arm].over is not None and at[arm].people >= FEWEST
     ]
     users = f"Over their first {t} interactions" if t > 1 else "At their first interaction"
-    got = f"{users} the {at[TREATED].people:,} treated users got {ours.value:.4g} a decision: {', '.join(told)}."
+    got = f"{users} the {at[TREATED].people:,} treated users got {ours.value:.4g} a decision: {', '.join(parts)}."
     return [f"{got} Users are drawn to arms by lot, so that serving did this; intervals (95%) are for one look."]

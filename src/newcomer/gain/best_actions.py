@@ -41,7 +41,7 @@ from newcomer.model import Model
 from newcomer.transforms import expected_sigmoid, untransform_rewards
 from newcomer.users import UserSample, user_buckets
 
-TOLD = 5  # actions that are told
+TOLD = 5  # actions that are named
 FIRM = 10.0  # users whose weight the common variance has beside an action's own
 MOST = 100_000  # held-out users whose propensities are weighed
 ROWS, COUNTED, TOTAL, SQUARES, PRODUCTS, LENGTHS, POWER = range(7)  # sums of an action over users
@@ -98,8 +98,8 @@ def best_action_sums(
         for common, judged in commons:
             who = np.flatnonzero(drawn & judged[user_buckets(batch.hashes, len(judged))])
             sums[who] = weigh_best_actions(batch, who, common)
-    told = sums[:, N] > 0
-    people = PerUser(batch.hashes[np.flatnonzero(told)], sums[told])
+    counted = sums[:, N] > 0
+    people = PerUser(batch.hashes[np.flatnonzero(counted)], sums[counted])
     return ActionSums(best_action_sums_by_action(batch, actions), people, weighed, batch.candidates is not None)
 
 

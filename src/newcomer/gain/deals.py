@@ -29,10 +29,10 @@ from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 from newcomer.users import mix_user_hashes
 
-STEPS = (1, 2, 5, 10, 20)  # interactions after which a gain is told
+STEPS = (1, 2, 5, 10, 20)  # interactions after which a gain is estimated
 LOOK = 5  # interactions that users should have rows for, beside the candidates
 CHOICES = 10  # candidates, or fewer where histories are short
-LONGEST = 255  # rows from which lengths of histories are not told apart
+LONGEST = 255  # rows from which lengths of histories are counted together
 
 
 @dataclass(frozen=True)

@@ -135,13 +135,13 @@ def _folds(hashes: Hashes, apart: Apart) -> Ints:
 
 
 def _step(t: int, values: Floats, folds: Ints) -> list[GainStep]:
-    """What is told of t interactions, from the numbers (n, 6) of users; nothing where few histories reach so far."""
+    """Estimates after t interactions, from the numbers (n, 6) of users; nothing where few histories reach so far."""
     reached = np.isfinite(values[:, OURS])
-    told, folds = values[reached], folds[reached]
-    if len(told) < FEWEST:
+    known, folds = values[reached], folds[reached]
+    if len(known) < FEWEST:
         return []
-    gain = Interval.of(told[:, OURS] - told[:, MEAN], folds)
-    shared = float((told[:, DIRECT] - told[:, MEAN]).mean())
+    gain = Interval.of(known[:, OURS] - known[:, MEAN], folds)
+    shared = float((known[:, DIRECT] - known[:, MEAN]).mean())
     return [
         GainStep(
             interactions=t,
@@ -150,13 +150,13 @@ def _step(t: int, values: Floats, folds: Ints) -> list[GainStep]:
             low=gain.low,
             high=gain.high,
             shared=shared,
-            lasting=gain.value - shared if (told[:, MET] > 0).sum() >= FEWEST else None,
-            mean=float(told[:, MEAN].mean()),
-            chance=float(told[:, CHANCE].mean()),
+            lasting=gain.value - shared if (known[:, MET] > 0).sum() >= FEWEST else None,
+            mean=float(known[:, MEAN].mean()),
+            chance=float(known[:, CHANCE].mean()),
             error=gain.error,
-            reward=Interval.of(told[:, OURS], folds),
-            over_arms=Interval.of(told[:, OURS] - told[:, ARMS], folds),
-            over_logged=Interval.of(told[:, OURS] - told[:, CHANCE], folds),
+            reward=Interval.of(known[:, OURS], folds),
+            over_arms=Interval.of(known[:, OURS] - known[:, ARMS], folds),
+            over_logged=Interval.of(known[:, OURS] - known[:, CHANCE], folds),
         )
     ]
 
@@ -165,9 +165,9 @@ def _with(everybody: Everybody | None, own: Floats, choices: int) -> Everybody:
     """What was found by propensities; where that could not be, the population mean's choice among own rows (n, 6)."""
     if everybody is not None and everybody.by == "propensities":
         return everybody
-    told = own[np.isfinite(own[:, MEAN])]
-    reward, gain = Interval.of(told[:, MEAN]), Interval.of(told[:, MEAN] - told[:, CHANCE])
-    found = Everybody("own rows", reward, float(told[:, CHANCE].mean()), gain, choices)
+    known = own[np.isfinite(own[:, MEAN])]
+    reward, gain = Interval.of(known[:, MEAN]), Interval.of(known[:, MEAN] - known[:, CHANCE])
+    found = Everybody("own rows", reward, float(known[:, CHANCE].mean()), gain, choices)
     if everybody is None:
         return found
     return replace(everybody, **{name: getattr(found, name) for name in ("by", "reward", "logged", "gain", "choices")})
@@ -233,19 +233,19 @@ class _Rules:
     def play(self, batch: Batch, dealt: Deal) -> Floats:
         """Rewards (m, 6, steps) of the choices after each of `STEPS` that the deal reaches."""
         rewards = batch.paid[dealt.candidates]
-        told = [t for t in STEPS if t <= dealt.known.shape[1]]
-        found = np.empty((len(rewards), CHANCE + 2, len(told)))
-        found[:, OURS] = self._chosen(self.ours, batch, dealt, told)
+        steps = [t for t in STEPS if t <= dealt.known.shape[1]]
+        found = np.empty((len(rewards), CHANCE + 2, len(steps)))
+        found[:, OURS] = self._chosen(self.ours, batch, dealt, steps)
         common = self._pick(self.mean, self.mean.start(len(rewards)), batch, dealt)
         found[:, MEAN] = _rewards(rewards, common)[:, None]
         found[:, DIRECT], found[:, ARMS] = found[:, OURS], found[:, MEAN]
         found[:, CHANCE] = rewards.mean(axis=1)[:, None]
-        found[:, MET], again = _met(batch, dealt, told)
+        found[:, MET], again = _met(batch, dealt, steps)
         if self.named and again.any():
             some = Deal(dealt.candidates[again], dealt.known[again])
             if self.ours.learner.remembers:
-                found[again, DIRECT] = self._chosen(self.direct, batch, some, told)
-            found[again, ARMS] = self._chosen(EmpiricalArms(self.model), batch, some, told)
+                found[again, DIRECT] = self._chosen(self.direct, batch, some, steps)
+            found[again, ARMS] = self._chosen(EmpiricalArms(self.model), batch, some, steps)
         return found
 
     def _chosen(self, policy: Any, batch: Batch, dealt: Deal, told: list[int]) -> Floats:

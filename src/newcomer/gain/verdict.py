@@ -48,7 +48,10 @@ def decide_verdict(evidence: Evidence, *, trouble: str = "", todo: str = "") -> 
     if trouble:
         first = f"No: nothing can be learned from these logs: {trouble.rstrip('.')}."
         last = _sentence(todo) if todo else _more(evidence)
-        unknown = "What everybody should get cannot be told without a fit.", "Nor can what personalising would add."
+        unknown = (
+            "What everybody should get cannot be estimated without a fit.",
+            "Nor can what personalising would add.",
+        )
         return Decision("no", logs, "unknown", "unknown", None, (), (first, *unknown, last))
     if logs == "broken" and checks is not None:
         return _broken(checks)
@@ -175,7 +178,7 @@ def _answer(logs: str, everybody: Known, personal: Known) -> Answer:
 
 
 def _broken(checks: Findings) -> Decision:
-    """No, and no gain is told."""
+    """No, and no gain is stated."""
     worst = findings_of_verdict(checks, "broken")
     names = ", ".join(one.name for one in worst)
     return Decision(
@@ -187,8 +190,8 @@ def _broken(checks: Findings) -> Decision:
         (),
         (
             f"No: these logs are broken ({names}), and {PROMISE}.",
-            "What everybody should get cannot be told from them.",
-            "What personalising would add cannot be told either: held-out users come from the same logs.",
+            "What everybody should get cannot be estimated from them.",
+            "What personalising would add cannot be estimated either: held-out users come from the same logs.",
             " ".join(dict.fromkeys(_sentence(one.advice) for one in worst)),
         ),
     )
@@ -240,7 +243,7 @@ def _scale(found: Everybody) -> str:
         "typical": " by the typical reward (learned as a logarithm, taken back; a few large rewards may give another "
         "action the higher average)",
         "heavy tails": " by means that are shrunk to one another, because a few large rewards decide them (no order is "
-        "certain, and no interval is told)",
+        "certain, and no interval is given)",
     }.get(found.scale, "")
 
 
@@ -277,8 +280,8 @@ def _names(found: Everybody) -> str:
     best, alike = found.best[:NAMED], " (they do not differ beyond chance)" if found.alike else ""
     heavy = found.scale == "heavy tails"
     ends = ["" if heavy else f" ({one.low:.3g} to {one.high:.3g})" for one in best]
-    told = [f"{verdict_name(one.name)} at {one.mean:.3g}{end}" for one, end in zip(best, ends, strict=True)]
-    return f"{', '.join(told)}{alike}"
+    names = [f"{verdict_name(one.name)} at {one.mean:.3g}{end}" for one, end in zip(best, ends, strict=True)]
+    return f"{', '.join(names)}{alike}"
 
 
 def verdict_name(name: str) -> str:
@@ -305,10 +308,10 @@ def _added(
     }[personal]
     first += f": {_when(dict(steps))}" if personal == "yes" else ""
     counts = {one.people for one in heldout.steps}
-    told = ", ".join(_gain(one, with_users=len(counts) > 1) for one in heldout.steps)
+    gains = ", ".join(_gain(one, with_users=len(counts) > 1) for one in heldout.steps)
     by = f"by {counts.pop():,} held-out users" if len(counts) == 1 else "by held-out users"
     by += f" of the {heldout.arm} arm" if heldout.arm else ""
-    numbers = f"Gain over the population mean in a choice of {heldout.choices}, {by}, with 95% intervals: {told}."
+    numbers = f"Gain over the population mean in a choice of {heldout.choices}, {by}, with 95% intervals: {gains}."
     return f"{first}. {numbers}{_seen(personal, heldout, checks)}"
 
 
@@ -422,7 +425,7 @@ def _little(evidence: Evidence, heldout: HeldoutGain) -> str:
 
 
 def verdict_gain_by_parts(heldout: HeldoutGain) -> str:
-    """How much of the gain that is told first comes from shared directions, and how much from repeated actions."""
+    """How much of the gain that stands first comes from shared directions, and how much from repeated actions."""
     step = verdict_step(heldout)
     if step.gain == step.shared == 0:
         return "No gain was measured, by shared directions or by remembering a user's rewards."

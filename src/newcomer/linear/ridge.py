@@ -25,7 +25,8 @@ Rewards r_s = x_s^T z + noise of variance v_s make z Gaussian with
 
 which is the ridge system (linear/ridge.py) of the rows x_s / sqrt(v_s) and rewards r_s / sqrt(v_s): the posterior of z
 is the system's mean and V^-1. Policies keep it up to date reward by reward. The same posterior of whole histories at
-once, as a fit and `Model.transform` need it, is `em.likelihood_loops.posterior`; tests/linear holds both to each other.
+once, as a fit and `Model.transform` need it, is `likelihood_user_posterior` (em/likelihood_loops.py); tests/linear
+holds both to each other.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class Ridge(State):
 
 
 def _completed(arrays: Mapping[str, NDArray[Any]], prefix: str, moment: Floats) -> dict[str, NDArray[Any]]:
-    """The arrays that `Ridge.derived` left out of a file, which may come from a stranger."""
+    """The arrays that `Ridge.derived` left out of a file, which is not trusted."""
     gram, carry = arrays.get(f"{prefix}gram"), arrays.get(f"{prefix}carry")
     shape = moment.shape[0], ridge_packed_size(moment.shape[-1])
     few = moment.ndim == 2 and moment.shape[1] <= learning_loops.ALWAYS

@@ -12,7 +12,7 @@
 Arrays have r rows. Where users share rows (shared_rows.py), the first array has no name, and is the row of each of the
 n users; else r is n. Formats 1 to 3 were safetensors files (newcomer/files.py), which are still read.
 
-A file may come from a stranger: every length is checked against the bytes that are there before anything is allocated,
+A file is not trusted: every length is checked against the bytes that are there before anything is allocated,
 and arrays whose entries are all equal, which take no bytes, have at most `FREE` entries together.
 """
 

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from newcomer.arrays import Floats, Hashes, read_only_array
-from newcomer.encoding import Column
+from newcomer.encoding import DISTINCT, MANY, SCATTERED, Column, fewest_to_encode
 from newcomer.errors import LogsError, error_name_hint
 from newcomer.logs.frames import frame_to_polars, is_frame
 from newcomer.logs.histories import hash_history_users
@@ -25,10 +25,6 @@ from newcomer.logs.reader import reader_of_small_table
 from newcomer.population import population_attribute_covariance
 from newcomer.users import mix_user_hashes
 
-FEW, FEWER = 20, 5  # users who have a level, below which it is not kept; and where there are less than MANY users
-MANY = 1_000
-SCATTERED = 0.5  # share of users in levels of few, from which a column of texts is taken for an id
-DISTINCT = 0.95  # share of different values from which whole numbers are taken for an id
 NAMES = ("user", "user_id", "userid", "uid", "UserID", "userId", "User")
 
 
@@ -172,7 +168,7 @@ def _column(series: pl.Series, source: str, *, asked: bool) -> tuple[Column | No
             column = Column.of_numbers(name, values, "boolean" if series.dtype == pl.Boolean else "number")
             return column, (values[:, None] - column.mean) / column.deviation, ""
         texts = series.cast(pl.String).to_list()
-        column = Column.of_levels(name, texts, FEW if len(series) >= MANY else FEWER)
+        column = Column.of_levels(name, texts, fewest_to_encode(len(series)))
         values = column.encode(texts)
         rare = int(np.isnan(values).any(axis=1).sum()) - series.null_count()
         if rare:
@@ -203,8 +199,7 @@ def _problem(series: pl.Series) -> str | None:
     if kind.is_numeric() or kind == pl.Boolean:
         return None
     counts = known.cast(pl.String).value_counts()["count"]
-    few = FEW if len(series) >= MANY else FEWER
-    scattered = float(counts.filter(counts < few).sum()) / len(known)
-    if scattered > SCATTERED:
+    rare = counts.filter(counts < fewest_to_encode(len(series)))
+    if float(rare.sum()) > SCATTERED * len(known):
         return f"has {different:,} levels among {len(known):,} users, most of them of few users, as an id has"
     return None

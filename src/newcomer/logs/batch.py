@@ -71,7 +71,7 @@ class Batch(Shown):
 
     @cached_property
     def paid(self) -> Floats:
-        """The rewards (rows,) in their own units: what gains are told in."""
+        """The rewards (rows,) in their own units: the units of gains."""
         return untransform_rewards(self.rewards, self.reward_transform)
 
     @property

@@ -85,8 +85,8 @@ def locate_candidates(
     again = (lists.list.n_unique() < lists.list.len()).fill_null(False)
     place.refuse(column.name, again, "has an action twice", lambda row: "an action is twice among the candidates", todo)
     lacking = (~found.list.contains(pl.Series(chosen))).fill_null(False)
-    told = "the chosen action is not among its candidates"
-    place.refuse(column.name, lacking, "has not the chosen action", lambda row: told, todo)
+    text = "the chosen action is not among its candidates"
+    place.refuse(column.name, lacking, "has not the chosen action", lambda row: text, todo)
     return found
 
 
@@ -128,9 +128,9 @@ def _typed(lists: pl.Series, column: pl.Series, items: Items, place: Place) -> p
     element = pl.element() if inner.is_integer() else pl.element().cast(pl.String)
     typed = lists.list.eval(items.spelled(element, pl.Int64() if inner.is_integer() else pl.String()))
     missing = typed.list.eval(pl.element().is_null()).list.any().fill_null(False)
-    told = lambda row: f"a candidate of {error_in_one_line(str(lists[row].to_list()))} is no action id"
+    text = lambda row: f"a candidate of {error_in_one_line(str(lists[row].to_list()))} is no action id"
     todo = "use one type for the ids of actions and candidates"
-    place.refuse(column.name, missing, "has what is no action id", told, todo, lambda row: lists[row].to_list())
+    place.refuse(column.name, missing, "has what is no action id", text, todo, lambda row: lists[row].to_list())
     return typed
 
 

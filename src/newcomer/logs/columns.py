@@ -7,7 +7,7 @@ what is returned of a column with faults has the right length and type, and is u
 Naming: other names by which columns of logs commonly go, so that a file is read as it is and says what was guessed.
 
 A name counts without regard to case, spaces and underscores: `userId`, `user_id` and `User ID` are one. Only a name
-that a single column has is taken; which columns were recognised is always told.
+that a single column has is taken; which columns were recognised is always printed.
 """
 
 from __future__ import annotations
@@ -108,10 +108,10 @@ class Place:
         try:
             return function(*given, place)
         except LogsError as error:
-            told = LogsError(error.what, where=error.where, todo=place._or_without(error.todo))
+            again = LogsError(error.what, where=error.where, todo=place._or_without(error.todo))
             if self.faults is None:
-                raise told from error
-            self.faults.note(told)
+                raise again from error
+            self.faults.note(again)
             return None
 
     def _or_without(self, todo: str) -> str:

@@ -17,7 +17,7 @@ from newcomer.errors import LogsError, error_in_one_line
 
 SHOWN = 3  # examples of each fault
 VALUE = 40  # characters of a value that are shown
-MOST = 8  # faults that are told in full
+MOST = 8  # faults that are described in full
 
 
 class Example(NamedTuple):
@@ -87,10 +87,10 @@ class Faults:
             "data rows, without the header" if any(one.header for fault in found for one in fault.examples) else ""
         )
         source = ", ".join(part for part in (source, counted) if part)
-        told = [_told(fault, several=len(sources) > 1) for fault in found[:MOST]]
+        parts = [_told(fault, several=len(sources) > 1) for fault in found[:MOST]]
         more = [f"and {len(found) - MOST:,} things more"] if len(found) > MOST else []
         todos = list(dict.fromkeys(fault.todo for fault in found if fault.todo))
-        what = f"{len(found):,} things are wrong: {'; '.join([*told, *more])}"
+        what = f"{len(found):,} things are wrong: {'; '.join([*parts, *more])}"
         raise LogsError(what, where=source, todo="; ".join(todos))
 
 

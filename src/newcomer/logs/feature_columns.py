@@ -10,8 +10,8 @@ it, with a note. Nothing is scaled silently, because the caller serves features 
 Columns of logs that are features: patterns as names, and which of the columns are levels, learned in one look.
 
 Numbers and booleans are features as they are. Text that is mostly numbers was meant as numbers; other text and
-categories are levels, which become indicators (`newcomer.encoding`). A level must have `FEW` rows, so that its
-effect can be learned at all; the others are pooled, as rows of the average level. A column of which most rows have rare
+categories are levels, which become indicators (`newcomer.encoding`). A level of few rows has no effect that could be
+learned, so that those are pooled, as rows of the average level. A column of which most rows have rare
 levels is an id, and is refused.
 """
 
@@ -27,7 +27,15 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from newcomer.arrays import Floats
-from newcomer.encoding import MOST, Column, encode_level_indicators
+from newcomer.encoding import (
+    DISTINCT,
+    MOST,
+    SCATTERED,
+    TRUTHS,
+    Column,
+    encode_level_indicators,
+    fewest_to_encode,
+)
 from newcomer.errors import LogsError, error_name_hint
 from newcomer.logs.columns import (
     FILL_IN,
@@ -38,11 +46,9 @@ from newcomer.logs.columns import (
     refuse_masked_column,
     refuse_null_column,
 )
-from newcomer.logs.text_columns import WORDS
 
 DWARFS = 100.0  # times the size of the others
-MANY = 20  # items from which on whole numbers that hardly repeat look like ids
-DISTINCT = 0.95
+ENOUGH = 20  # items from which on whole numbers that hardly repeat look like ids
 SHOWN = 12  # names in a sentence
 
 
@@ -148,7 +154,7 @@ def _sizes(matrix: Floats) -> Floats:
 
 def _is_id(column: Floats) -> bool:
     """Whole numbers that hardly ever repeat, in a table large enough for that to mean something."""
-    if len(column) < MANY or not np.array_equal(column, np.round(column)):
+    if len(column) < ENOUGH or not np.array_equal(column, np.round(column)):
         return False
     return len(np.unique(column)) >= DISTINCT * len(column)
 
@@ -168,9 +174,6 @@ def _meant(column: pl.Series) -> bool:
     return 2 * column.cast(pl.Float64, strict=False).count() > len(column)
 
 
-FEW, FEWER = 20, 5  # rows of a level below which it is pooled; and where there are less than MANY rows
-MANY_LEVELS = 1_000
-SCATTERED = 0.5  # share of rows in pooled levels, from which a column is taken for an id
 Counted = Callable[[str], pl.DataFrame]  # the distinct values of a column as text, `value`, with how many rows, `len`
 
 
@@ -230,8 +233,7 @@ def encoded_feature_column(column: pl.Series, levels: Column, place: Place) -> F
 def _levels(name: str, counts: pl.DataFrame, where: str) -> tuple[Column, list[str]]:
     """The levels of a column by their counts, the commonest first, and a note on those that are pooled."""
     rows = int(counts["len"].sum())
-    few = FEW if rows >= MANY_LEVELS else FEWER
-    kept = counts.head(MOST).filter(pl.col("len") >= few)
+    kept = counts.head(MOST).filter(pl.col("len") >= fewest_to_encode(rows))
     pooled = rows - int(kept["len"].sum())
     if pooled > SCATTERED * rows:
         what = f"column '{name}' has {len(counts):,} levels in {rows:,} rows, most of them in few rows, as an id has"
@@ -254,7 +256,7 @@ def _meant_as_numbers(counts: pl.DataFrame) -> bool:
     plain = counts.select(value=pl.col("value").str.strip_chars(), len="len")
     if plain["value"].str.contains(r"^[+-]?0[0-9]+$").any():
         return False
-    if plain["value"].str.to_lowercase().is_in(list(WORDS)).all():
+    if plain["value"].str.to_lowercase().is_in(list(TRUTHS)).all():
         return True
     number = plain["value"].str.replace(",", ".", literal=True).str.replace_all(r"[ \u00a0\u202f]", "")
     numeric = number.cast(pl.Float64, strict=False).is_not_null()
@@ -326,6 +328,6 @@ def _common_length(lists: pl.Series, place: Place, dim: int | None) -> tuple[int
     wrong = (lengths != dim).fill_null(False) if dim else lists.is_not_null()
     todo, kind = "give every row the same number of features, at least one", "has another number of entries"
     other = "no features" if not dim else ""
-    told = lambda row: other or f"{lengths[row]} features where other rows have {dim}"
-    place.refuse(lists.name, wrong, "is empty" if other else kind, told, todo, lambda row: lengths[row])
+    text = lambda row: other or f"{lengths[row]} features where other rows have {dim}"
+    place.refuse(lists.name, wrong, "is empty" if other else kind, text, todo, lambda row: lengths[row])
     return max(dim, 1), not wrong.any() and not lists.null_count()

@@ -364,12 +364,12 @@ class FileFacts:
         for table in tables:
             if layout.missing == "drop":
                 missing = layout.incomplete(table.types)
-                told = table.ask(
+                counts = table.ask(
                     pl.any_horizontal(*missing.values()).sum().alias(" any"),
                     *(one.sum().alias(name) for name, one in missing.items()),
                 )
-                dropped += int(told[" any"][0])
-                gaps = {name: gaps.get(name, 0) + int(told[name][0]) for name in missing}
+                dropped += int(counts[" any"][0])
+                gaps = {name: gaps.get(name, 0) + int(counts[name][0]) for name in missing}
             asked = [name for name in ids if table.is_text(name)]
             steps = log_file_step_questions(table, layout.step) if whole else None
             plain = (text_is_no_id(name, blanks=False).any() for name in asked)

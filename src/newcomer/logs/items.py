@@ -128,8 +128,8 @@ class Items:
         if lost.any():
             kind, todo = f"is not among the {len(self.ids):,} items", "add it to the items table or remove its rows"
             todo += self._other_spelling(given.filter(lost))
-            told = lambda row: f"action {given[row]!r} {kind}"
-            place.refuse(given.name, lost, kind, told, todo, lambda row: given[row])
+            text = lambda row: f"action {given[row]!r} {kind}"
+            place.refuse(given.name, lost, kind, text, todo, lambda row: given[row])
         return found.fill_null(0).to_numpy()
 
     def _other_spelling(self, lost: pl.Series) -> str:

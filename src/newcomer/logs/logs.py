@@ -596,10 +596,10 @@ class Logs(Shown):
     def facts(self) -> dict[str, Any]:
         """The logs in a few numbers and words."""
         s, named = self.summary, self.feature_names or self.action_ids or ()
-        told: dict[str, Any] = {"users": s.users, "rows": s.rows, "dim": s.dim, "users of one row": s.too_short}
-        told |= {"features" if self.feature_names else "actions": named} if named else {}
-        told |= {"mean reward": s.mean_reward, "deviation of rewards": s.reward_deviation}
-        return told | {f"advice {i}": said for i, said in enumerate(self.advice, start=1)}
+        content: dict[str, Any] = {"users": s.users, "rows": s.rows, "dim": s.dim, "users of one row": s.too_short}
+        content |= {"features" if self.feature_names else "actions": named} if named else {}
+        content |= {"mean reward": s.mean_reward, "deviation of rewards": s.reward_deviation}
+        return content | {f"advice {i}": said for i, said in enumerate(self.advice, start=1)}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Logs) and self._identity == other._identity

@@ -125,7 +125,7 @@ def read_logs(
         of them settles it.
     reward_transform
         "log1p" learns log(1 + reward), for play counts, money and seconds. The model keeps this, and policies take
-        rewards as they are; gains are told in the units of the rewards. `clip` has the units of the rewards, too, but
+        rewards as they are; gains have the units of the rewards. `clip` has the units of the rewards, too, but
         for "auto", which looks at the logarithms.
     progress
         Called while reading with (rows done, rows in all).
@@ -236,7 +236,7 @@ Given = tuple[Reader, Items | None]
 
 @dataclass(frozen=True)
 class Arrived:
-    """What is to be told of a file that was read: rows, what they look like, their rewards, and where they are now."""
+    """The facts about a file that was read: rows, what they look like, their rewards, and where they are now."""
 
     rows: int
     sample: Rows  # the first row, by which files are compared

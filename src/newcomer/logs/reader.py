@@ -190,11 +190,11 @@ class Reader:
 
     @contextmanager
     def telling_all(self, items: Items | None) -> Iterator[None]:
-        """For what sees some of the rows at a time: what it refuses is looked for in all of them, and told at once."""
+        """For what sees some of the rows at a time: what it refuses is looked for in all of them and reported."""
         try:
             yield
         except LogsError as error:
-            told = error
+            first = error
             try:
                 for _ in self.rows(items):
                     pass
@@ -202,10 +202,10 @@ class Reader:
                 self._note_repeats(faults)
                 faults.refuse()
             except LogsError as everything:
-                told = everything
+                first = everything
             users = same_users_in_log_files_note(self.tables, self.layout, self.text_ids)
             times = [note for note in self.layout.notes if LOOKS_LIKE_TIME in note]  # its gaps are no fault, but drop
-            raise fault_mentioning(told, [*times, *users, *item_spellings_note(items)]) from error
+            raise fault_mentioning(first, [*times, *users, *item_spellings_note(items)]) from error
 
     def _note_repeats(self, faults: Faults) -> None:
         """Add the integer steps that a user has more than once; only asked for once reading has failed."""

@@ -229,9 +229,9 @@ class _Postgres:
     def _await(self, what: Any) -> Any:
         try:
             return self.thread.submit(self.loop.run_until_complete, what).result()
-        except self.errors as error:  # of errors of our own side the text may name the address: only the type is told
-            told = str(error).splitlines()[0] if type(error).__module__.startswith("asyncpg.exceptions") else ""
-            reason = told or type(error).__name__
+        except self.errors as error:  # of errors of our own side the text may name the address: only the type is shown
+            text = str(error).splitlines()[0] if type(error).__module__.startswith("asyncpg.exceptions") else ""
+            reason = text or type(error).__name__
             todo = "check the address and that the server runs"
             raise StoreError(f"the store cannot be read: {reason}", where=self.name, todo=todo) from error
 

@@ -14,8 +14,9 @@ from typing import Literal
 
 import polars as pl
 
+from newcomer.encoding import TRUTHS
+
 Dates = Literal["day-first", "month-first"]
-WORDS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "-")  # what stands in a CSV where nothing is known
 NO_NUMBER = (*MISSING, "None", "none", "#N/A")  # and, where numbers belong, these too
 _GROUPS = r"^([+-]?[0-9]{1,3})((?:[ \u00a0\u202f][0-9]{3})+)([.,][0-9]*)?$"
@@ -167,7 +168,7 @@ def text_to_iso_dates(column: pl.Series, dates: Dates) -> pl.Series:
 
 def _words(column: pl.Series) -> pl.Series:
     """1 for true and yes, 0 for false and no, in any case of letters; null for everything else."""
-    return column.str.strip_chars().str.to_lowercase().replace_strict(WORDS, default=None, return_dtype=pl.Float64)
+    return column.str.strip_chars().str.to_lowercase().replace_strict(TRUTHS, default=None, return_dtype=pl.Float64)
 
 
 def _ungrouped(column: pl.Series, *, comma: bool) -> pl.Series:

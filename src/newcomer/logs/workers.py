@@ -52,7 +52,7 @@ class Work(Generic[Partial]):
     """What is to be done for every task: `do(given, task)`.
 
     `given` is sent to a worker once, and a task says where the rows are. Tasks that are `alike` take about equally
-    long: a worker may then be told of its next one before it has ended the last, and never waits for it.
+    long: a worker may then receive its next one before it has ended the last, and never waits for it.
     """
 
     do: Callable[[Any, Any], Partial]
@@ -153,7 +153,7 @@ class WorkerPool(Engine):
                     asked += 1
 
     def as_done(self, work: Work[Partial]) -> Generator[tuple[int, Partial]]:
-        """The number of each task and its answer, begun in the order of tasks and told as they end."""
+        """The number of each task and its answer, started in the order of tasks and yielded as they end."""
         desk = _TaskQueue(work)
         try:
             while desk.left:

@@ -173,13 +173,13 @@ def reproduce(
     """
     with file_errors_told(out):
         out.mkdir(parents=True, exist_ok=True)
-    with WorkerPool(workers) as crew:
+    with WorkerPool(workers) as pool:
 
         def finish(stage: str, jobs: Sequence[Job], later: float) -> None:
             missing = in_order(kept.missing(jobs))
             kinds, calls = [kind_of(job) for job in missing], [(to_text(job), *kept.words) for job in missing]
             guesses = dict(zip(kinds, map(guess, missing), strict=True))
-            run(crew, _work, calls, kinds, progress=progress(stage), guesses=guesses, later=later)
+            run(pool, _work, calls, kinds, progress=progress(stage), guesses=guesses, later=later)
 
         def runs() -> list[Job]:
             return [job for figure in figures for job in figure.jobs(kept)]
@@ -192,7 +192,7 @@ def reproduce(
         )
         finish("runs", runs(), drawing)
         names = [figure.name for figure in figures]
-        run(crew, _draw, [(name, str(out), *kept.words) for name in names], names, progress=progress("pictures"))
+        run(pool, _draw, [(name, str(out), *kept.words) for name in names], names, progress=progress("pictures"))
     for figure in figures:
         _note(figure, kept, out)
     return [Made(figure, out / f"{figure.name}.png", out / f"{figure.name}.csv") for figure in figures]

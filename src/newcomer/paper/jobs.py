@@ -284,7 +284,7 @@ Plain = str | int | float | None
 
 
 def run(
-    crew: WorkerPool,
+    pool: WorkerPool,
     work: Callable[..., None],
     calls: Sequence[tuple[Plain, ...]],
     kinds: Sequence[str],
@@ -299,10 +299,10 @@ def run(
     was timed, and `later` the guessed seconds of what comes after this. `progress` is told of every call that ends.
     """
     begun, waiting, taken = time.perf_counter(), dict(enumerate(kinds)), dict[str, list[float]]()
-    for number, seconds in crew.as_done(Work(_timed, calls, work)):
+    for number, seconds in pool.as_done(Work(_timed, calls, work)):
         taken.setdefault(waiting.pop(number), []).append(seconds)
         elapsed = time.perf_counter() - begun
-        left = time_left(list(waiting.values()), taken, crew.workers, guesses or {}, later=later, elapsed=elapsed)
+        left = time_left(list(waiting.values()), taken, pool.workers, guesses or {}, later=later, elapsed=elapsed)
         progress(len(calls) - len(waiting), len(calls), left)
 
 

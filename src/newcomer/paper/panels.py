@@ -64,5 +64,5 @@ def _title(world: str, tau: float, own: pl.DataFrame) -> str:
     """World and tau and, below them, in which round each radius makes ProBALL leave the subspace."""
     here = own.filter((pl.col("world") == world) & (pl.col("tau") == tau)).unique("policy", maintain_order=True)
     exits = dict(zip(here["policy"].str.slice(0, 1), here["left_at"], strict=True))
-    told = ", ".join(f"{letter} {'never' if left is None else f'{left:g}'}" for letter, left in exits.items())
-    return f"{world}, tau = {tau:g}\nleft in round: {told}"
+    text = ", ".join(f"{letter} {'never' if left is None else f'{left:g}'}" for letter, left in exits.items())
+    return f"{world}, tau = {tau:g}\nleft in round: {text}"

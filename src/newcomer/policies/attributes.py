@@ -71,5 +71,5 @@ def shifted_by_attributes(model: Model, seen: Described, shift: Floats) -> Descr
         return seen
     left = model.attribute_prior.given(np.zeros((1, model.attribute_effects.shape[1])))[1][0]
     narrow = seen.loadings @ np.linalg.cholesky(left)
-    told = np.any(shift != 0.0, axis=1, keepdims=True)[:, :, None]
-    return seen._replace(loadings=np.where(told, narrow, seen.loadings))
+    moved = np.any(shift != 0.0, axis=1, keepdims=True)[:, :, None]
+    return seen._replace(loadings=np.where(moved, narrow, seen.loadings))

@@ -14,13 +14,13 @@ and p = E[sigma] by z, the share s_p of p (1 - p) comes again (beta-binomial), a
 
     P = p + c (y - p),      c = sum_s w_s n s_p / (1 - s_p + n s_p),
 
-w the weights of shares s as in policies/repeatability.py. What lasts is an effect on log-odds, of variance 4 s / (1 -
-s) whatever the action. Where p = 1/2 that is the share s of p (1 - p); of rare clicks it is less,
+w the weights of shares s as in policies/repeatability.py. The per-action effect acts on log-odds, with
+variance 4 s / (1 - s) whatever the action. Where p = 1/2 that is the share s of p (1 - p); of rare clicks it is less,
 
     s_p / (1 - s_p) = 4 p (1 - p) s / (1 - s):
 
 a single click at a rate of 2% is not yet a habit. The n rewards are worth sum_s w_s n / (1 + (n - 1) s_p) rows for z.
-The model's own error about an action's log-odds, of variance u, lasts too: it is added to 4 s / (1 - s).
+The model's own error about an action's log-odds, of variance u, repeats too: it is added to 4 s / (1 - s).
 
 Outlier users are not looked for: the test takes errors for normal.
 """
@@ -165,7 +165,7 @@ class BinaryBelief(Learner[BinaryState]):
         return ClickView(self, state, query, seen)
 
     def learn(self, state: BinaryState, observed: Rewards) -> None:
-        """Write each reward down, with what it tells of the share that lasts, and condition z on it."""
+        """Write each reward down, with what it says about repeatability, and condition z on it."""
         for part in call_rows_each_once(observed):
             self._learn(state, part)
 
@@ -262,7 +262,7 @@ class ClickView:
 
     @cached_property
     def recalled(self) -> Recalled:
-        """What memory says: c, c times the mean of earlier rewards, and the variance of what lasts that is left."""
+        """What memory says: c, c times the mean of earlier rewards, and the variance of the effect that is left."""
         p, own = self._clicks[0], self.state.memory
         weight, level, left = np.empty((3, *p.shape))
         out = Recalled(weight, level, left, np.empty(p.shape, dtype=np.int64))
@@ -286,7 +286,7 @@ class ClickView:
         return self._with_memory(self._clicks[0])
 
     def optimistic(self, width: float, memory_width: float) -> Floats:
-        """Probabilities plus so many deviations of z, and of what lasts (m, K)."""
+        """Probabilities plus so many deviations of z, and of per-action effects (m, K)."""
         return np.asarray(self.expected() + width * self._personal + memory_width * np.sqrt(self.recalled.left))
 
     def curious(self, weight: float) -> Floats:
@@ -306,7 +306,7 @@ class ClickView:
         return np.asarray((square / np.maximum(square + self._noise, 1e-300)).mean(axis=1))
 
     def drawn(self, rngs: Generators, scales: Floats, memory_scale: float) -> Floats:
-        """Probabilities (m, K) under one draw of each user's z and, once for each distinct action, of what lasts."""
+        """Probabilities (m, K) under one draw of each user's z and, once for each distinct action, of its effect."""
         state, users, rank = self.state, self.query.users, self.seen.loadings.shape[2]
         noise, drawn = calls.call_normals(rngs, rank), np.empty((len(users), rank))
         system = Ellipsoid(state.small.factor, state.small.mean, scales)

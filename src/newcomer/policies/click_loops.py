@@ -1,4 +1,4 @@
-"""Compiled loops of what clicks tell of a user; the mathematics is told in policies/binary_belief.py."""
+"""Compiled loops of what clicks say about a user; the mathematics is in policies/binary_belief.py."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ SMALL = 1e-12  # variance of log-odds below which clicks tell nothing of z
 
 @compiled
 def _click_share_at(share: float, spread: float, lasting: float) -> float:
-    """s_p: the share of p (1 - p) that lasts where 4 p (1 - p) is `spread` and further variance of log-odds lasts.
+    """s_p: the share of p (1 - p) that repeats where 4 p (1 - p) is `spread` and further variance of log-odds repeats.
 
-    s / (1 - s) is the variance of what lasts on the scale of log-odds, over 4; that of rewards is p (1 - p) times it.
+    s / (1 - s) is the variance of the per-action effect on the scale of log-odds, over 4; that of rewards is p (1 - p)
+    times it.
     """
     odds = (share / (1.0 - share) + 0.25 * lasting) * spread
     return odds / (1.0 + odds)
@@ -86,8 +87,8 @@ def recall_clicks(
 ) -> None:
     """Look up candidates (m, K) of probabilities `chances`; `weights` (m, S) of each user's shares.
 
-    `lasting` is the further variance of log-odds that lasts. Writes c, c times the mean reward, and the variance of
-    what lasts that is left.
+    `lasting` is the further variance of log-odds that repeats. Writes c, c times the mean reward, and the variance of
+    the per-action effect that is left.
     """
     for i in range(users.size):
         u = users[i]
@@ -202,19 +203,19 @@ def learn_click(
             rows, mean, precision, shift = 1.0, reward[i], 0.0, 0.0
         elif count == 1.0:
             precision, shift = 0.0, 0.0
-        variance, taste, place = 0.0, 0.0, 0
+        variance, personal, place = 0.0, 0.0, 0
         for p in range(x.size):
             inside = 0.0
             for q in range(p + 1):
                 inside += system.factor[u, place] * x[q]
                 place += 1
             variance += inside * inside
-            taste += x[p] * system.mean[u, p]
+            personal += x[p] * system.mean[u, p]
         system.seen[u] += 1
         if not variance > SMALL:
             continue
         less = max(1.0 - precision * variance, 1e-6)
-        cavity, at = variance / less, (taste - variance * shift) / less
+        cavity, at = variance / less, (personal - variance * shift) / less
         logistic_posterior(levels[i] + at, cavity, rows * mean, rows * (1.0 - mean), moments)
         new = max(1.0 / moments[1] - 1.0 / cavity, 0.0)
         pull = (moments[0] - levels[i]) / moments[1] - at / cavity

@@ -133,9 +133,9 @@ def collect_contents(
     begun = stages.begin(WEIGHTS["check"])
     findings = _tried("check", lambda: check(logs, fit=False, seed=seed, run=Run(progress=begun)), trouble)
     checked = findings  # the checks are made once, for the page and for the evaluation
-    told = stages.begin_fit(WEIGHTS["fit"])
+    tick = stages.begin_fit(WEIGHTS["fit"])
     settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "null": True, "calibrate": True}
-    fitted = _tried("fit", lambda: fit_and_fit_parts(logs, progress=told, **settings), trouble)
+    fitted = _tried("fit", lambda: fit_and_fit_parts(logs, progress=tick, **settings), trouble)
     model = None if fitted is None else fitted.model
     decision = _decide_on_contents(findings, model, logs.summary, trouble.get("fit"))
     if findings is not None:  # as `check` does with a fit of its own

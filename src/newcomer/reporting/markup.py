@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from html import escape
 from math import ceil, floor, isfinite, log10
 
+from newcomer.charts.palette import BLUE, INK
 from newcomer.errors import error_in_one_line
 
 LONG = 60  # characters of a name that are shown
@@ -90,7 +91,7 @@ WIDTH, HEIGHT, ROW = 340.0, 210.0, 22.0
 TOP, RIGHT, BOTTOM, SIDE = 24.0, 12.0, 40.0, 18.0
 HUGE = 1e150  # beyond which nothing is drawn: differences would not be finite
 LETTER = 6.6  # units of width that a character takes
-GRID, INK = "#D5D8DC", "#3A4048"
+GRID = "#D5D8DC"
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Bar:
 
     name: str
     value: float
-    colour: str = "#0072B2"
+    colour: str = BLUE
     low: float | None = None
     high: float | None = None
     told: str = ""  # in numbers, at the end of the bar

@@ -164,13 +164,13 @@ def _verdict(contents: ReportContents, decision: Decision) -> Markup:
     chip = markup_tag("span", WORDS[decision.answer], given={"class": f"chip {CHIPS[decision.answer]}"})
     head = markup_tag("h1", "What should newcomers get? ", chip)
     first, *others = decision.sentences
-    told = [
+    parts = [
         markup_tag("p", first, given={"class": "lead"}),
         *(markup_tag("p", name_markup(said, 900)) for said in others),
     ]
     s = contents.summary
     source = f"From {s.users:,} users and {s.rows:,} rows of {name_markup(contents.called, 80)}."
-    return markup_tag("header", head, *told, markup_tag("p", source, given={"class": "small"}))
+    return markup_tag("header", head, *parts, markup_tag("p", source, given={"class": "small"}))
 
 
 def _contents(sections: list[Markup]) -> Markup:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from newcomer.charts.palette import BLUE, GREY
 from newcomer.findings import Finding, Findings, Picture, Verdict, finding_chance
 from newcomer.reporting.contents import ColumnsSeen, ReportContents, contents_as_sentence
 from newcomer.reporting.markup import (
@@ -20,7 +21,6 @@ from newcomer.reporting.markup import (
     table_markup,
 )
 
-BLUE, GREY = "#0072B2", "#6B7280"
 POINTS, BARS = 200, 24  # of a picture that are drawn
 
 

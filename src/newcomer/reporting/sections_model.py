@@ -3,9 +3,9 @@
 What directions mean: the actions at both ends of each, by name.
 
 Rewards differ between users by f_a . z with f_a = L^T phi_a, a row of F (A, k) for each action, and z ~ N(0, I). The
-axes are turned so that they are told in the order of what they do: F = U S V^T, and column j of U S says how much the
+axes are turned so that they stand in the order of what they do: F = U S V^T, and column j of U S says how much the
 expected reward of each action changes for a user one deviation along axis j. Axes have no front: the end with the
-larger change is told first.
+larger change stands first.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from newcomer import evidence
 from newcomer.arrays import Floats
+from newcomer.charts.palette import BLUE, GREEN, GREY, ORANGE
 from newcomer.errors import ModelError
 from newcomer.evidence import RankTest, evidence_percents
 from newcomer.model import Model
@@ -36,7 +37,6 @@ from newcomer.reporting.markup import (
     table_markup,
 )
 
-BLUE, GREY, ORANGE, GREEN = "#0072B2", "#6B7280", "#D55E00", "#009E73"
 LEADING = 20  # eigenvalues that are drawn
 SHADES = {
     evidence.COMMON: GREEN,
@@ -79,17 +79,17 @@ def _spectrum(model: Model, *, broken: bool) -> Markup:
     differing = facts.directions if facts else model.factor.shape[1]
     if differing:
         beside = ", the population mean included" if model.rank > differing else ""
-        told = (
+        text = (
             f"Users differ along {_directions(differing)}: the fewest with which held-out users are predicted as well "
             f"as with any. The model works in a subspace of {model.rank} of {model.dim:,} dimensions{beside}."
         )
     else:
-        told = "No differences in preferences are detectable in these logs"
+        text = "No differences in preferences are detectable in these logs"
         hidden = model.evidence.logs.hiding if model.evidence.logs else ""
-        told += f"; {hidden} may hide them." if hidden else ": users may differ by less than they show."
-        told += " The model knows the population mean alone." if model.rank else ""
+        text += f"; {hidden} may hide them." if hidden else ": users may differ by less than they show."
+        text += " The model knows the population mean alone." if model.rank else ""
     picture = [] if test is None else [_scree(test, model.rank)]
-    return markup_tag("section", head, *warned, markup_tag("p", told), *picture, given={"id": "model"})
+    return markup_tag("section", head, *warned, markup_tag("p", text), *picture, given={"id": "model"})
 
 
 def _scree(test: RankTest, rank: int) -> Markup:
@@ -252,8 +252,8 @@ def model_section_directions(model: Model) -> tuple[Direction, ...]:
         return ()
     left, sizes, _ = np.linalg.svd(low, full_matrices=False)
     shares = sizes**2 / (sizes**2).sum()
-    told = [(share, left[:, j] * sizes[j]) for j, share in enumerate(shares[:DIRECTIONS]) if share > 1e-6]
-    return tuple(_ends_of(names, float(share), column) for share, column in told)
+    axes = [(share, left[:, j] * sizes[j]) for j, share in enumerate(shares[:DIRECTIONS]) if share > 1e-6]
+    return tuple(_ends_of(names, float(share), column) for share, column in axes)
 
 
 def _loadings(model: Model) -> tuple[Sequence[str], Floats]:

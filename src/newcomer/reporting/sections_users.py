@@ -93,12 +93,12 @@ def _best(found: Everybody) -> list[Markup]:
     if found.scale == "typical":
         note = f"{alike}A typical reward is the mean of log(1 + reward), taken back. {note.removeprefix(alike)}"
     if found.scale == "heavy tails":
-        note = f"{alike}A few large rewards decide these means, so that no interval is told."
+        note = f"{alike}A few large rewards decide these means, so that no interval is given."
     return [table_markup(caption, heads, rows), markup_tag("p", note, given={"class": "small"})]
 
 
 def _within(one: BestAction, scale: str) -> str:
-    return "not told" if scale == "heavy tails" else f"{one.low:.4g} to {one.high:.4g}"
+    return "not given" if scale == "heavy tails" else f"{one.low:.4g} to {one.high:.4g}"
 
 
 def user_sections(contents: ReportContents) -> list[Markup]:
@@ -139,8 +139,10 @@ def _curves(found: Evaluation) -> list[Markup]:
     drawn = markup_tag("div", *(_curve(by_step, *what) for what in CURVES), given={"class": "pair"})
     rows = []
     for step in found.curves:
-        told = [_plain(one) for one in (step.reward, step.concordance, step.squared_error)]
-        rows.append([step.predictor, str(step.interactions), f"{step.people:,}", *told, _user_section_gain(step.saved)])
+        cells = [_plain(one) for one in (step.reward, step.concordance, step.squared_error)]
+        rows.append(
+            [step.predictor, str(step.interactions), f"{step.people:,}", *cells, _user_section_gain(step.saved)]
+        )
     heads = ["predictor", "interactions", "users", "reward", "right order", "squared error", "error saved"]
     few = f"Fewer than one user in {SOME} has the rows for the longest steps, which are in the tables alone."
     left_out = [markup_tag("p", few, given={"class": "small"})] if len(by_step) < len(every) else []
@@ -253,11 +255,11 @@ def _policies(found: Evaluation) -> list[Markup]:
         parts += [markup_tag("h3", "In a simulation"), markup_tag("p", markup_tag("b", warning))]
         parts += _compared(found.simulation, "Simulation, not users")
     names = {row.policy for row in found.replay} | {one.predictor for one in found.curves}
-    told = [
+    meanings = [
         markup_tag("div", markup_tag("dt", name), markup_tag("dd", meaning))
         for name, meaning in result_meanings(sorted(names))
     ]
-    return [*parts, folded_markup("What the names mean", markup_tag("dl", *told))]
+    return [*parts, folded_markup("What the names mean", markup_tag("dl", *meanings))]
 
 
 def _arms(found: Evaluation) -> list[Markup]:
@@ -338,8 +340,8 @@ def _learning(found: Evaluation) -> list[Markup]:
 
 
 def _dot(name: str, value: Interval, colour: str) -> Bar:
-    told = f"{value.value:+.3g}" if isfinite(value.value) else UNKNOWN
-    return Bar(name, value.value, colour, value.low, value.high, told=told)
+    text = f"{value.value:+.3g}" if isfinite(value.value) else UNKNOWN
+    return Bar(name, value.value, colour, value.low, value.high, told=text)
 
 
 def _user_section_gain(value: Interval) -> str:
@@ -354,7 +356,7 @@ def _plain(value: Interval) -> str:
 
 
 TITLE = "What you know before the first interaction"
-WITH, WITHOUT = ("with attributes", "#D55E00"), ("without", "#0072B2")
+WITH, WITHOUT = ("with attributes", palette.ORANGE), ("without", palette.BLUE)
 
 
 def user_attribute_sections(contents: ReportContents) -> list[Markup]:
@@ -367,7 +369,8 @@ def user_attribute_sections(contents: ReportContents) -> list[Markup]:
     parts = [list_markup(said)]
     steps = contents.evaluation.attributes if contents.evaluation else ()
     if steps and contents.broken:
-        parts = [markup_tag("p", "These logs are broken: what attributes are worth cannot be told from them."), *parts]
+        broken = "These logs are broken: what attributes are worth cannot be estimated from them."
+        parts = [markup_tag("p", broken), *parts]
     elif steps:
         parts = [_picture(steps), _numbers(steps), *parts]
     elif not kept:

@@ -1,7 +1,8 @@
 """The priors of rivals, each learned from partial logs of one-hot actions: answers (N, A) and where they are.
 
 With x_na the answer of person n to action a, v the pooled within-action variance, and noise v / 2 (logs in which nobody
-meets an action twice cannot tell noise from lasting opinion, so half of v is called noise and s0^2 = v / 2 lasts):
+meets an action twice cannot separate noise from the per-action effect, so half of v is called noise, and s0^2 = v / 2
+the effect):
 
     pooled      N(m, s0^2 I)            m the action means: ridge regression towards the mean person
     HierTS      N(m, V + s0^2 I)        m, V the posterior of the mean person under mu_a ~ N(g, t^2), diagonal here
@@ -77,7 +78,7 @@ class Partial:
 
     @property
     def lasting(self) -> float:
-        """The part of it that lasts, s0^2."""
+        """The variance of the per-action effect, s0^2."""
         return LASTING * self.variance
 
 

@@ -1,4 +1,4 @@
-"""Unreached: why directions of the features are not covered, told apart and by name.
+"""Unreached: why directions of the features are not covered, each reason by name.
 
 A direction v is left out where a half of the histories has v.x = 0 in every row. There are three reasons for that, and
 each calls for something else.

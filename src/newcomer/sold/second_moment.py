@@ -157,8 +157,8 @@ class DenseSold:
         asked = rank if rank != "auto" else tests.moment.rank if tests else 0
         moment = corrected_second_moment(moments, correction=correction, rank=asked)
         spectrum, directions = top_eigenvectors(moment, logs.dim)
-        told = tuple(test.evidence() for test in tests or ())
-        return cls(logs, moments, coverage, correction, told, moment, spectrum, directions, asked)
+        evidence = tuple(test.evidence() for test in tests or ())
+        return cls(logs, moments, coverage, correction, evidence, moment, spectrum, directions, asked)
 
     @property
     def basis(self) -> Floats:

@@ -46,7 +46,7 @@ class FittedWorld:
 
     @property
     def share(self) -> float:
-        """The share of the residual that lasts: the model's, or what it supposes of people who have met nothing."""
+        """Repeatability: the model's, or its prior expectation for users without history."""
         if self.model.persistence is not None:
             return float(self.model.persistence)
         return float((starting_repeatability(self.model) * SHARES).sum())
@@ -60,10 +60,10 @@ class FittedWorld:
         pool = len(self.menu)
         size = min(self.choices, pool)
         drawn = np.stack([rng.permutation(pool)[:size] for _ in range(horizon)])
-        taste = rng.standard_normal(self._known.factor.shape[1])
+        z = rng.standard_normal(self._known.factor.shape[1])
         if self.menu.ndim == 2:
             features, ids = self.menu[drawn], None
-            means = features @ (self.model.mean + self._known.factor @ taste)
+            means = features @ (self.model.mean + self._known.factor @ z)
             variance = np.full(drawn.shape, self.model.noise_variance)
         else:
             codes = self.menu[drawn]
@@ -71,25 +71,25 @@ class FittedWorld:
             features = self.model.catalogue.rows(codes)
             variance = self._known.variance[codes]
             own = rng.standard_normal(len(self.model.catalogue))[codes] * np.sqrt(self.share * variance)
-            means = self._known.population_mean[codes] + self._known.loadings[codes] @ taste + own
+            means = self._known.population_mean[codes] + self._known.loadings[codes] @ z + own
         if self.model.outcome == "binary":
-            return self._clicks(rng, features, ids, drawn, np.asarray(taste))
+            return self._clicks(rng, features, ids, drawn, np.asarray(z))
         left = 1.0 - self.share if self.menu.ndim == 1 else 1.0
         noise = rng.standard_normal(drawn.shape) * np.sqrt(left * variance)
         scale = self.model.reward_transform
         return Episode(features, untransform_rewards(means, scale), untransform_rewards(means + noise, scale), ids=ids)
 
-    def _clicks(self, rng: np.random.Generator, features: Floats, ids: Any, drawn: Ints, taste: Floats) -> Episode:
+    def _clicks(self, rng: np.random.Generator, features: Floats, ids: Any, drawn: Ints, z: Floats) -> Episode:
         """The same where rewards are clicks: each action has a rate of its own, Beta with intraclass correlation s."""
         if ids is None:
-            odds, share = features @ (self.model.mean + self._known.factor @ taste), 0.0
+            odds, share = features @ (self.model.mean + self._known.factor @ z), 0.0
         else:
             codes, share = self.menu[drawn], self.share
-            odds = (self._known.population_mean + self._known.loadings @ taste)[codes]
+            odds = (self._known.population_mean + self._known.loadings @ z)[codes]
         rates = sigmoid(odds)
         if share > 0:
             firm = (1.0 - share) / share
-            every = sigmoid((self._known.population_mean + self._known.loadings @ taste)[:-1])
+            every = sigmoid((self._known.population_mean + self._known.loadings @ z)[:-1])
             rates = rng.beta(np.maximum(every * firm, 1e-12), np.maximum((1.0 - every) * firm, 1e-12))[codes]
         return Episode(features, rates, (rng.random(rates.shape) < rates).astype(np.float64), ids=ids)
 

@@ -229,7 +229,7 @@ class People:
     def answers(self, rng: np.random.Generator, horizon: int) -> tuple[Ints, Floats, Floats]:
         """The same without features: questions on offer, what stays of the answers, and the answers, (T, K) each."""
         person, offered = int(rng.choice(self.newcomers)), self._offers(rng, horizon)
-        means = self._lasting(person)[offered]
+        means = self._stable_answers(person)[offered]
         if self.is_steady(person):
             return offered, means, means.copy()
         if self.two is None:
@@ -257,7 +257,7 @@ class People:
         _require(horizon <= most, f"horizon={horizon}", f"at most {most} rounds, or repeat=True")
         return rng.permutation(self.dim)[: horizon * self.choices].reshape(horizon, self.choices).astype(np.int64)
 
-    def _lasting(self, person: int) -> Floats:
+    def _stable_answers(self, person: int) -> Floats:
         """What stays of a person's answers (A,)."""
         answers = self.table[person]
         if self.is_steady(person):
@@ -306,11 +306,11 @@ class People:
         residual = 1.0 / np.diag(precision)
         if self.retest and (self.steady or self.two):
             # What stays is not linear in the answers: its moments are those of the people in the logs.
-            kept = np.stack([self._lasting(int(person)) for person in self.logged])
+            kept = np.stack([self._stable_answers(int(person)) for person in self.logged])
             noise = np.maximum(np.diag(covariance) - kept.var(axis=0, ddof=1), FIRM * residual)
             covariance = _shrunk(np.cov(kept.T))
         else:
-            # What stays of answers is linear in them: x - (1 - sqrt(1 - retest)) residual, see `_lasting`.
+            # What stays of answers is linear in them: x - (1 - sqrt(1 - retest)) residual, see `_stable_answers`.
             stays = np.eye(self.dim) - (1.0 - np.sqrt(1.0 - self.retest)) * residual[:, None] * precision
             covariance, noise = stays @ covariance @ stays.T, np.maximum(self.retest, FIRM) * residual
         values, vectors = np.linalg.eigh(covariance)

@@ -51,8 +51,8 @@ def table(kept: JobFolder) -> pl.DataFrame:
         for series, (values, rank, differing) in spectra.items():
             shown = values[:SHOWN]
             columns = {"position": np.arange(1, len(shown) + 1), "eigenvalue": shown}
-            told = {"world": name, "series": series, "rank": rank, "rank_covariance": differing}
-            frames.append(pl.DataFrame(columns).with_columns(**{key: pl.lit(value) for key, value in told.items()}))
+            facts = {"world": name, "series": series, "rank": rank, "rank_covariance": differing}
+            frames.append(pl.DataFrame(columns).with_columns(**{key: pl.lit(value) for key, value in facts.items()}))
     return pl.concat(frames).select("world", "series", "position", "eigenvalue", "rank", "rank_covariance")
 
 

@@ -77,14 +77,14 @@ def run(setting: Setting, *, design: str, strength: float, sets: int, seed: int)
     for number in range(sets):
         logs = clean(rng, design) if design in DESIGNS else faulty(rng, design, strength)
         found = quick_check(logs, level=LEVEL, seed=1000 * seed + number)
-        told = [found[name] for name in TESTS if found[name].p_value is not None]
-        named = [one.verdict in ("doubtful", "broken") for one in told]
-        wanted = [design in DESIGNS or one.name == FAULTS[design][0] for one in told]
-        each = zip(told, named, wanted, strict=True)
+        tested = [found[name] for name in TESTS if found[name].p_value is not None]
+        named = [one.verdict in ("doubtful", "broken") for one in tested]
+        wanted = [design in DESIGNS or one.name == FAULTS[design][0] for one in tested]
+        each = zip(tested, named, wanted, strict=True)
         rows += [
             _row(design, strength, o.name, float(o.p_value or 0), n, float(o.effect or 0)) for o, n, w in each if w
         ]
-        smallest = min(one.adjusted or 0.0 for one in told)
+        smallest = min(one.adjusted or 0.0 for one in tested)
         rows.append(_row(design, strength, "any", smallest, any(named), 0.0))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 

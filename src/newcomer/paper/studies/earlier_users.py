@@ -48,6 +48,6 @@ def serve(policy: Any, dealt: Dealt, told: Repeatability | None = None) -> tuple
 
 def after(policy: Any, earlier: Dealt) -> Any:
     """The policy, as `play` takes it, with newcomers who begin with what earlier ones told."""
-    told = policy.repeatability(serve(policy, earlier)[1])
-    start = partial(policy.start, repeatability=told)
+    learned = policy.repeatability(serve(policy, earlier)[1])
+    start = partial(policy.start, repeatability=learned)
     return SimpleNamespace(start=start, choose=policy.choose, update=policy.update, in_subspace=policy.in_subspace)

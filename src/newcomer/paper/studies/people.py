@@ -142,8 +142,8 @@ def _films(setting: Setting, newcomers: int, seed: int) -> pl.DataFrame:
     policies = {name: policy for name, policy in policies.items() if not name.endswith("own answers")}
     horizon = setting.sizes.replay_rounds
     rows = regrets(policies, place, horizon=horizon, users=newcomers, seed=seed, every=EVERY)
-    told = rows.with_columns(case=pl.lit(FILMS), answers=pl.lit(0), rank=pl.lit(model.factor.shape[1]))
-    return told.rename({"user": "unit"}).select(COLUMNS).with_columns(pl.col("unit").cast(pl.Int32))
+    labelled = rows.with_columns(case=pl.lit(FILMS), answers=pl.lit(0), rank=pl.lit(model.factor.shape[1]))
+    return labelled.rename({"user": "unit"}).select(COLUMNS).with_columns(pl.col("unit").cast(pl.Int32))
 
 
 def young(setting: Setting, seed: int) -> People:

@@ -93,8 +93,8 @@ def run(setting: Setting, *, actions: int, users: int, newcomers: int, seed: int
         own = rows.group_by("policy", maintain_order=True).agg(pl.col("regret").mean())
         found.append(own.with_columns(true=pl.lit(share)))
     names = pl.col("policy").str.split("|").list
-    told = pl.concat(found).with_columns(policy=names.get(0), assumed=names.get(1))
-    return told.with_columns(actions=pl.lit(actions), seed=pl.lit(seed), rank=pl.lit(model.factor.shape[1]))
+    labelled = pl.concat(found).with_columns(policy=names.get(0), assumed=names.get(1))
+    return labelled.with_columns(actions=pl.lit(actions), seed=pl.lit(seed), rank=pl.lit(model.factor.shape[1]))
 
 
 def table(rows: pl.DataFrame) -> pl.DataFrame:

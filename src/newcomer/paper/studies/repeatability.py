@@ -107,10 +107,10 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     """Regret of every candidate on every kind of table in every case, beside the base's and EmpiricalArms'."""
     by, unit = ["people", "size", "case"], ["people", "size", "case", "seed"]
     base = rows.filter(policy=BASE).select(*unit, base="regret")
-    told = pl.when(pl.col("policy").str.contains(TOLD)).then(pl.lit(TOLD)).otherwise(pl.lit("0.5")).alias("begins")
+    begins = pl.when(pl.col("policy").str.contains(TOLD)).then(pl.lit(TOLD)).otherwise(pl.lit("0.5")).alias("begins")
     arms = rows.filter(pl.col("policy").is_in([f"EmpiricalArms, start {one}" for one in (TOLD, "0.5")]))
-    arms = arms.with_columns(told).select(*unit, "begins", arm="regret")
-    whole = rows.with_columns(told).join(base, on=unit, how="left", maintain_order="left")
+    arms = arms.with_columns(begins).select(*unit, "begins", arm="regret")
+    whole = rows.with_columns(begins).join(base, on=unit, how="left", maintain_order="left")
     whole = whole.join(arms, on=[*unit, "begins"], how="left", maintain_order="left")
     return whole.group_by(*by, "policy", maintain_order=True).agg(
         units=pl.len(),

@@ -177,8 +177,8 @@ class Hard:
         length = float(np.linalg.norm(self.scale * self.sizes))
         size = self.scale * self.sizes
         budget = self.horizon * (size / length) ** 2
-        told = np.where(np.arange(self.dim) < self.flipped, 0.0, self.offline * self.steps / self.dim)
-        found = 2 * budget - (4 * budget + 2) * size * np.sqrt(budget + 1 + told)
+        information = np.where(np.arange(self.dim) < self.flipped, 0.0, self.offline * self.steps / self.dim)
+        found = 2 * budget - (4 * budget + 2) * size * np.sqrt(budget + 1 + information)
         return float(length / 4 * np.maximum(found, 0.0)[size > 0].sum())
 
     @property

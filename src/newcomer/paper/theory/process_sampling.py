@@ -58,8 +58,8 @@ def coherent_sampled(
         if first != second:
             return Answer(False, f"reward {h + 1} is {first} with the moves {one} and {second} with {other}")
     missed = 1.0 - level ** (1.0 / draws)
-    told = f"with confidence {1 - level:g} fewer than {missed:.2g} of all draws show a difference"
-    return Answer(True, told, level=0.0, exact=False)
+    text = f"with confidence {1 - level:g} fewer than {missed:.2g} of all draws show a difference"
+    return Answer(True, text, level=0.0, exact=False)
 
 
 def exchangeable_sampled(
@@ -88,16 +88,16 @@ def exchangeable_sampled(
         sequence = (process.moves[place],) * horizon
         chance = within_rows_test(_sample(process, sequence, size, rng), rng)
         if chance <= level / (2 * len(repeated)):
-            told = f"the rewards of {sequence} depend on their order (p = {chance:.2g})"
-            return Answer(False, told, level=level, exact=False)
+            text = f"the rewards of {sequence} depend on their order (p = {chance:.2g})"
+            return Answer(False, text, level=level, exact=False)
     for _ in range(comparisons):
         sequence, order = _sequence(process, horizon, rng), rng.permutation(horizon)
         moved = tuple(sequence[place] for place in order)
         ours, theirs = (_sample(process, moves, size, rng) for moves in (moved, sequence))
         chance = two_sample_test(ours, theirs[:, order], rng, draws=draws)
         if chance <= level / (2 * comparisons):
-            told = f"the rewards of {moved} are not those of {sequence}, permuted, in law (p = {chance:.2g})"
-            return Answer(False, told, level=level, exact=False)
+            text = f"the rewards of {moved} are not those of {sequence}, permuted, in law (p = {chance:.2g})"
+            return Answer(False, text, level=level, exact=False)
     return Answer(True, level=level, exact=False)
 
 

@@ -226,8 +226,8 @@ def _blocks(length: int) -> Iterator[tuple[int, int]]:
 
 
 def _differ(omega: Any, h: int, one: Any, first: Value, other: Any, second: Value) -> Answer:
-    told = f"omega = {omega}: reward {h + 1} is {first} with the moves {one} and {second} with {other}"
-    return Answer(False, told)
+    text = f"omega = {omega}: reward {h + 1} is {first} with the moves {one} and {second} with {other}"
+    return Answer(False, text)
 
 
 def _within(process: Process, horizon: int) -> None:

@@ -39,7 +39,8 @@ from newcomer.evaluation import off_policy
 from newcomer.evaluation.cold_start import CHANCE, REWARD, ByPolicy, Fold, judge_cold_start
 from newcomer.evaluation.off_policy import off_policy_replay
 from newcomer.evaluation.predictors import MEAN, OURS, POSTERIOR
-from newcomer.evaluation.results import STEPS, CurveStep, PolicyRow, result_curves, result_table_rows
+from newcomer.evaluation.results import CurveStep, PolicyRow, result_curves, result_table_rows
+from newcomer.evaluation.settings import EVALUATION
 from newcomer.evidence import GainStep
 from newcomer.gain import heldout_gain
 from newcomer.gain.deals import PerUser, UserTable
@@ -142,8 +143,8 @@ def _look(model: Model, logs: Logs, deals: int = 2) -> tuple[UserTable, UserTabl
     ours, mean = PriorUCB(model), PopulationMean(model)
     predictors = {OURS: ByPolicy(ours), MEAN: ByPolicy(mean), POSTERIOR: ByPolicy(PriorTS(model))}
     found = judge_cold_start(predictors, logs, steps=(LOOK,), choices=CHOICES, deals=deals)
-    every = np.full((*found.people.values.shape[:2], len(STEPS), 3), np.nan)
-    every[:, :, STEPS.index(LOOK)] = found.people.values[:, :, 0]
+    every = np.full((*found.people.values.shape[:2], len(EVALUATION.steps), 3), np.nan)
+    every[:, :, EVALUATION.steps.index(LOOK)] = found.people.values[:, :, 0]
     games = off_policy_replay({OURS: ours, MEAN: mean}, logs, rounds=ROUNDS)
     return UserTable(found.names, PerUser(found.people.hashes, every)), games
 
@@ -153,7 +154,7 @@ def _judged(found: list[tuple[UserTable, UserTable]], *, alone: bool = False) ->
     judged, played = (UserTable.joined([one[i] for one in found]) for i in (0, 1))
     if alone:
         judged, played = replace(judged, folds=None), replace(played, folds=None)
-    ours, mean, chance = (judged.of(name)[:, STEPS.index(LOOK), REWARD] for name in (OURS, MEAN, CHANCE))
+    ours, mean, chance = (judged.of(name)[:, EVALUATION.steps.index(LOOK), REWARD] for name in (OURS, MEAN, CHANCE))
     curve: CurveStep = next(
         step for step in result_curves(judged) if (step.predictor, step.interactions) == (POSTERIOR, LOOK)
     )

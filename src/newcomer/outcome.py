@@ -29,8 +29,9 @@ from newcomer.em.passes import Passes
 from newcomer.errors import LogsError, ModelError
 from newcomer.evidence import OutcomeFacts, Summary
 from newcomer.gain import heldout_gain
-from newcomer.gain.deals import STEPS, PerUser, deal_rows, dealt_actions, inform_dealt_users
+from newcomer.gain.deals import PerUser, deal_rows, dealt_actions, inform_dealt_users
 from newcomer.gain.heldout_gain import OURS, Apart, GainPass
+from newcomer.gain.settings import GAINS
 from newcomer.interval import FEWEST, Interval
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
@@ -173,8 +174,8 @@ def _log_scores(batch: Batch, apart: Apart, who: Ints, choices: int, number: int
         policy = PriorTS(model)
         names = None if model.action_ids is None else np.array(model.action_ids)
         mine = judged[user_buckets(batch.hashes[who], len(judged))]
-        reach = np.searchsorted(STEPS, batch.lengths[who] - choices, side="right") - 1
-        for place, steps in enumerate(STEPS):
+        reach = np.searchsorted(GAINS.steps, batch.lengths[who] - choices, side="right") - 1
+        for place, steps in enumerate(GAINS.steps):
             some = np.flatnonzero(mine & (reach == place))
             if not len(some):
                 continue

@@ -20,6 +20,7 @@ from newcomer.evaluation.cold_start import ByPolicy, ByRidge, Fold, cold_start_c
 from newcomer.evaluation.off_policy import off_policy_choice_rewards, off_policy_replay, off_policy_replay_pools
 from newcomer.evaluation.predictors import ARMS, MEAN, OURS, predictors_of
 from newcomer.evaluation.results import Interval
+from newcomer.evaluation.settings import EVALUATION
 from newcomer.gain.deals import PerUser, UserTable, deal_rows
 from newcomer.gain.propensities import Menu
 from newcomer.interval import ratio_interval
@@ -340,7 +341,7 @@ def test_weights_are_those_of_the_definition(model):
         own = slice(batch.offsets[i], batch.offsets[i + 1])
         history = list(zip(ids[batch.actions[own]], batch.rewards[own], batch.propensities[own], strict=True))
         for name, policy in policies.items():
-            for window, (begin, end) in enumerate(off_policy.WINDOWS[:4]):
+            for window, (begin, end) in enumerate(EVALUATION.windows[:4]):
                 wanted = oracle.off_policy(history, policy, expects, ids, begin, end).sum(axis=0)
                 kept = table.of(name)[place[int(batch.hashes[i])], window]
                 order = [off_policy.RESULT, off_policy.WEIGHT, off_policy.IPS, off_policy.ROBUST]
@@ -367,8 +368,8 @@ def test_als_and_ease_are_those_of_dense_tables():
         for action in set(batch.actions[own].tolist()):
             mean = batch.rewards[own][batch.actions[own] == action].mean()
             assert answers[rows[int(batch.hashes[3])], action] == pytest.approx(mean)
-    start = 0.1 * world_stream(0, "als").standard_normal((ACTIONS, recommenders.FACTORS))
-    items = oracle.als(answers, met, 3.0, start, recommenders.SWEEPS)
+    start = 0.1 * world_stream(0, "als").standard_normal((ACTIONS, EVALUATION.factors))
+    items = oracle.als(answers, met, 3.0, start, EVALUATION.sweeps)
     made = recommenders.Als.of(cells, 3.0)
     np.testing.assert_allclose(made.items, items, atol=1e-8)
     row, column = np.nonzero(met)
@@ -473,7 +474,7 @@ def test_propensities_of_logs_that_do_not_say_what_was_on_offer_are_not_used():
 
 
 def test_few_effective_rows_are_left_out():
-    kept = np.zeros((200, 1, len(off_policy.WINDOWS), len(off_policy.KEPT)))
+    kept = np.zeros((200, 1, len(EVALUATION.windows), len(off_policy.KEPT)))
     kept[:, 0, 0, off_policy.ROWS] = 1.0
     kept[:3, 0, 0, [off_policy.WEIGHT, off_policy.SQUARE]] = [50.0, 2500.0]
     table = UserTable((OURS,), PerUser(np.arange(200, dtype=np.uint64), kept))

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
+from newcomer.evaluation.settings import EVALUATION
 from newcomer.gain.deals import (
     Deal,
     PerUser,
@@ -73,8 +74,6 @@ def cold_start_shares(users: int, least: int) -> Iterator[float]:
 
 
 CHANCE = "chance"
-DEALS = 4
-BYTES = 64 << 20  # of features that are written out at a time
 ERROR, ORDER, REWARD = range(3)  # the numbers that are kept
 
 
@@ -141,7 +140,7 @@ def judge_cold_start(
     *,
     steps: tuple[int, ...],
     choices: int,
-    deals: int = DEALS,
+    deals: int = EVALUATION.deals,
     progress: Progress | None = None,
 ) -> UserTable:
     """What P predictors are worth to the users of some logs: values (n, P + 1, T, 3).
@@ -167,7 +166,7 @@ def _look(
     values = np.full((len(people), len(predictors) + 1, len(steps), 3), np.nan)
     for place, t in enumerate(steps):
         able = np.flatnonzero(batch.lengths[people] >= choices + t)
-        most = max(1, BYTES // (8 * batch.dim * (choices + t)))
+        most = max(1, EVALUATION.bytes // (8 * batch.dim * (choices + t)))
         for first in range(0, len(able), most):
             some = able[first : first + most]
             dealt = [deal_rows(batch, people[some], choices, t, number) for number in range(deals)]

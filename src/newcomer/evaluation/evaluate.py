@@ -37,7 +37,6 @@ from newcomer.evaluation.predictors import (
     predictors_of,
 )
 from newcomer.evaluation.results import (
-    STEPS,
     Evaluation,
     HeadlineStep,
     PolicyRow,
@@ -46,13 +45,15 @@ from newcomer.evaluation.results import (
     result_table_rows,
     simulated_result_rows,
 )
+from newcomer.evaluation.settings import EVALUATION
 from newcomer.evidence import Evidence, GainStep, HeldoutGain
 from newcomer.findings import Findings
 from newcomer.gain.arm_gains import arm_gains
 from newcomer.gain.deals import Progress, UserTable, deal_choices, deal_lengths, usual_deal_length
 from newcomer.gain.heldout_gain import heldout_gain_deals, heldout_gain_judges
 from newcomer.gain.propensities import why_no_propensities
-from newcomer.gain.verdict import LOOK, decide_verdict, findings_of_verdict
+from newcomer.gain.settings import GAINS
+from newcomer.gain.verdict import decide_verdict, findings_of_verdict
 from newcomer.interval import FEWEST
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
@@ -67,11 +68,6 @@ from newcomer.users import FEW, FOLDS
 from newcomer.validate import validate_flag, validate_instance, validate_whole
 from newcomer.worlds.fitted import FittedWorld, fitted_world_menu
 
-JUDGED = 6_000  # held-out users, of those who judge the fit, by whom predictors are compared
-PLAYED = 800  # held-out users for whom policies play from the beginning
-SIMULATED, ROUNDS = 200, 20  # newcomers of the simulation, and rounds
-LEAST = 40  # users whom a fit of the learning curve has at least
-VOTES = 64  # draws by which PriorTS tells its probabilities
 # What stages cost beside a fit, all folds together: every user is judged once. Fits to fewer users are made in each.
 WEIGHTS = {"others": 0.3, "judge": 0.85, "replay": 0.35, "weigh": 0.6}
 LEARN = 0.9
@@ -231,8 +227,8 @@ class Plan:
         people = round(able * float(np.mean(np.any(held_out, axis=0))))
         known = logs.action_ids is not None and logs.by_action
         why = why_no_propensities(logs, seen.propensities, seen.candidates, known)
-        rounds = int(np.clip(length // 2, 1, max(off_policy.ROUNDS)))
-        look = max(t for t in STEPS if t <= 1 or (t <= LOOK and choices + t <= length))
+        rounds = int(np.clip(length // 2, 1, max(EVALUATION.rounds)))
+        look = max(t for t in EVALUATION.steps if t <= 1 or (t <= GAINS.look and choices + t <= length))
         sample = facts.sample.users if facts is not None and facts.sample is not None else None
         return cls(logs, seed, quick, choices, rounds, look, folds, people, why, sample)
 
@@ -245,7 +241,7 @@ class Plan:
     @property
     def share(self) -> float:
         """Of the held-out users, those by whom predictors are compared."""
-        return min(1.0, JUDGED / max(self.judges, 1))
+        return min(1.0, EVALUATION.judged / max(self.judges, 1))
 
     @property
     def judges(self) -> int:
@@ -355,9 +351,10 @@ def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> FoldResult:
     stages.begin(plan.weights["others"])
     made = predictors_of(train, model, quick=plan.quick)
     deals, tick = plan.deals, stages.begin(plan.weights["judge"])
-    judged = judge_cold_start(made.predictors, people, steps=STEPS, choices=plan.choices, deals=deals, progress=tick)
+    steps, choices = EVALUATION.steps, plan.choices
+    judged = judge_cold_start(made.predictors, people, steps=steps, choices=choices, deals=deals, progress=tick)
     tick = stages.begin(plan.weights["replay"])
-    some = fold.held_out(plan.judging, plan.share * min(1.0, PLAYED / max(len(judged.people.hashes), 1)))
+    some = fold.held_out(plan.judging, plan.share * min(1.0, EVALUATION.played / max(len(judged.people.hashes), 1)))
     played = off_policy.off_policy_replay(
         policies_beside_predictors(made, plan.rounds), some, rounds=plan.rounds, seed=plan.seed, progress=tick
     )
@@ -368,7 +365,7 @@ def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> FoldResult:
 
 def _weighed(plan: Plan, model: Model, people: Logs, progress: Progress) -> UserTable:
     """Values by propensities of the policies that have a model."""
-    judged: dict[str, Any] = {OURS: PriorUCB(model), "PriorTS": PriorTS(model, votes=VOTES)}
+    judged: dict[str, Any] = {OURS: PriorUCB(model), "PriorTS": PriorTS(model, votes=EVALUATION.votes)}
     judged |= {MEAN: PopulationMean(model.without_attributes())}
     judged |= {ARMS: EmpiricalArms(model)} if predictor_knows_actions(model) else {}
     return off_policy_sums(judged, PriorTS(model), people, seed=plan.seed, progress=progress)
@@ -378,7 +375,7 @@ def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) 
     """What PriorUCB gets after some interactions when it was fitted to fewer users; less where they are too few."""
     tick = stages.begin_fit(plan.weights["learn"])
     found = {}
-    for share in cold_start_shares(train.summary.usable, LEAST):
+    for share in cold_start_shares(train.summary.usable, EVALUATION.least):
         fewer = fold.to_fit(plan.logs, share)
         try:
             model = fit_and_fit_parts(fewer, calibrate=False, measure=False, progress=tick, **plan.settings).model
@@ -407,8 +404,8 @@ def _told(plan: Plan, found: list[FoldResult], heldout: HeldoutGain | None) -> E
         choices=plan.choices,
         headline=headline,
         curves=result_curves(judged),
-        attributes=attribute_predictor_steps(judged, STEPS, REWARD, OURS, MEAN),
-        replay=result_table_rows(played, off_policy.ROUNDS),
+        attributes=attribute_predictor_steps(judged, EVALUATION.steps, REWARD, OURS, MEAN),
+        replay=result_table_rows(played, EVALUATION.rounds),
         off_policy=values,
         why_no_off_policy=why,
         simulation=() if plan.quick else _simulated(plan, first),
@@ -446,7 +443,9 @@ def _notes(plan: Plan, first: Predictors) -> list[str]:
         users = plan.judging.summary.users
         said.append(f"Judges are the {users:,} users of the random arm; fits learn from the rows of all arms.")
     if plan.share < 1:
-        said.append(f"Other predictors are compared on about {JUDGED:,} of the {plan.people:,} held-out users.")
+        said.append(
+            f"Other predictors are compared on about {EVALUATION.judged:,} of the {plan.people:,} held-out users."
+        )
     if len(plan.folds) > 1:
         said.append(f"Every user is held out once: {len(plan.folds)} fits, each judged by the users held out of it.")
     if plan.sample is not None:
@@ -463,8 +462,9 @@ def _simulated(plan: Plan, first: Predictors) -> tuple[PolicyRow, ...]:
     """Policies in a world drawn from the first fit."""
     menu = fitted_world_menu(plan.logs, named=predictor_knows_actions(first.model), seed=plan.seed)
     world = FittedWorld(first.model, menu, choices=plan.choices)
-    chosen = policies_beside_predictors(first, ROUNDS)
-    return simulated_result_rows(play(chosen, world, horizon=ROUNDS, users=SIMULATED, seed=plan.seed, progress=False))
+    rounds, users = EVALUATION.simulated_rounds, EVALUATION.simulated
+    chosen = policies_beside_predictors(first, rounds)
+    return simulated_result_rows(play(chosen, world, horizon=rounds, users=users, seed=plan.seed, progress=False))
 
 
 UNITS = 1000  # of progress for a weight of one

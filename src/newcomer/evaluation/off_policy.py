@@ -18,7 +18,7 @@ it and asked with which probability pi it would take each candidate. With w = pi
     self-normalised   sum of w r / sum of w
     doubly robust     mean of  sum_c pi(c) q(c) + w (r - q(a))                 (Dudik, Langford and Li 2011)
 
-each over rows whose user has had t to t' - 1 interactions (`WINDOWS`). The value is that of one decision at moments
+each over rows whose user has had t to t' - 1 interactions (`windows`). The value is that of one decision at moments
 that the logging policy brought about, not of a whole life under the policy. Errors are over users, who have several
 rows each. It holds if propensities are right and every candidate has one. That can be seen in part: averaged over
 rows, 1 / p is the number of candidates. Where it is not, nothing is estimated.
@@ -33,8 +33,8 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
-from newcomer.evaluation.cold_start import BYTES
 from newcomer.evaluation.results import OffPolicyRow
+from newcomer.evaluation.settings import EVALUATION
 from newcomer.gain.deals import (
     PerUser,
     Progress,
@@ -52,9 +52,6 @@ from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.transforms import untransform_rewards
 
-POOL = 30  # rows of a user, drawn by lot, that are on offer
-ROUNDS = (1, 2, 5, 10)  # after which the average reward is reported
-
 
 def off_policy_replay(
     policies: Mapping[str, Any], logs: Logs, *, rounds: int, seed: int = 0, progress: Progress | None = None
@@ -69,7 +66,7 @@ def _replayed(batch: Batch, *, policies: tuple[Any, ...], names: Any, rounds: in
     """The games of the users of a batch: the map of a pass."""
     people = np.flatnonzero(batch.lengths >= 2 * rounds)
     won = np.empty((len(people), len(policies), rounds))
-    most = max(1, BYTES // (8 * batch.dim * POOL))
+    most = max(1, EVALUATION.bytes // (8 * batch.dim * EVALUATION.pool))
     for first in range(0, len(people), most):
         some = people[first : first + most]
         rows, offered = off_policy_replay_pools(batch, some)
@@ -87,8 +84,8 @@ def _replay_generators(policy: Any, hashes: Hashes, seed: int) -> list[np.random
 
 
 def off_policy_replay_pools(batch: Batch, people: Ints) -> tuple[Ints, Bools]:
-    """Up to `POOL` rows (m, R) of each user, drawn by lot, and which of them there are."""
-    lengths = np.minimum(batch.lengths[people], POOL)
+    """Up to `pool` rows (m, R) of each user, drawn by lot, and which of them there are."""
+    lengths = np.minimum(batch.lengths[people], EVALUATION.pool)
     size = int(lengths.max())
     rows = np.empty((len(people), size), dtype=np.int64)
     for length in np.unique(lengths):
@@ -150,8 +147,6 @@ def _one(policy: Any, batch: Batch, who: Ints, choices: int, steps: int, number:
     return np.asarray(np.take_along_axis(batch.paid[dealt.candidates], chosen[:, None], axis=1)[:, 0])
 
 
-WINDOWS = ((0, 1), (1, 2), (2, 5), (5, 10), (10, 20), (20, 30))  # interactions before a row, from and to (excluded)
-PEOPLE = 500  # whose states are held at a time
 KEPT = ("rows", "reward", "weight", "square", "largest", "ips", "robust", "inverse", "candidates")
 ROWS, RESULT, WEIGHT, SQUARE, LARGEST, IPS, ROBUST, INVERSE, OFFERED = range(len(KEPT))
 
@@ -167,9 +162,9 @@ def off_policy_sums(
 
 def _look(batch: Batch, *, policies: tuple[Any, ...], expects: Any, menu: Menu, seed: int) -> PerUser:
     """The sums of the users of a batch: the map of a pass."""
-    sums = np.zeros((len(batch.users), len(policies), len(WINDOWS), len(KEPT)))
-    for first in range(0, len(batch.users), PEOPLE):
-        people = np.arange(first, min(first + PEOPLE, len(batch.users)))
+    sums = np.zeros((len(batch.users), len(policies), len(EVALUATION.windows), len(KEPT)))
+    for first in range(0, len(batch.users), EVALUATION.states):
+        people = np.arange(first, min(first + EVALUATION.states, len(batch.users)))
         _walk(batch, people, policies, expects, menu, seed, sums)
     return PerUser(batch.hashes, sums)
 
@@ -184,7 +179,7 @@ def _walk(
         start_dealt_users(expects, batch, first),
     )
     rngs = [_replay_generators(policy, batch.hashes[people], seed) for policy in policies]
-    for window, (begin, end) in enumerate(WINDOWS):
+    for window, (begin, end) in enumerate(EVALUATION.windows):
         for t in range(begin, end):
             who = np.flatnonzero(batch.lengths[people] > t)
             if not len(who):
@@ -228,7 +223,7 @@ def off_policy_misfit(table: UserTable) -> str:
 def off_policy_rows(table: UserTable) -> tuple[list[OffPolicyRow], int]:
     """The estimate of each window and policy, and how many are left out for having too few effective rows."""
     told, missing = [], 0
-    for window, (begin, _) in enumerate(WINDOWS):
+    for window, (begin, _) in enumerate(EVALUATION.windows):
         for name in table.names:
             own = table.of(name)[:, window]
             kept = own[own[:, ROWS] > 0].T

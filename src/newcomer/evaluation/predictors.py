@@ -28,7 +28,8 @@ from newcomer.em.attributes import (
 from newcomer.encoding import Column, translate_encoding
 from newcomer.errors import NewcomerError
 from newcomer.evaluation.cold_start import ByPolicy, ByRidge, Predictor
-from newcomer.evaluation.recommenders import DENSE, recommenders
+from newcomer.evaluation.recommenders import recommenders
+from newcomer.evaluation.settings import EVALUATION
 from newcomer.gain.deals import Deal, UserTable
 from newcomer.interval import FEWEST, Interval, interval_in_words
 from newcomer.logs.batch import Batch
@@ -45,8 +46,6 @@ from newcomer.users import UserSample, user_bucket_count
 
 OURS, MEAN, ARMS = "PriorUCB", "PopulationMean", "EmpiricalArms"
 POSTERIOR, FORGETFUL, SUBSPACE, RIDGE = "posterior", "posterior without memory", "SOLD's subspace", "ridge"
-LARGEST = 400  # dimensions up to which a policy with a d x d system a user plays
-RECOMMENDED = 20_000  # users from whom the recommenders learn
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +107,7 @@ def policies_beside_predictors(made: Predictors, horizon: int) -> dict[str, Any]
     if made.named:
         found[ARMS] = EmpiricalArms(model)
     found["Uniform"] = Uniform()
-    if model.dim <= LARGEST:
+    if model.dim <= EVALUATION.largest_system:
         found |= {"LinUCB": LinUCB(model.dim, horizon=horizon), "LinTS": LinTS(model.dim, horizon=horizon)}
         if model.rank:
             found["ProBALLUCB"] = ProBALLUCB(model, horizon=horizon)
@@ -119,10 +118,10 @@ def policies_beside_predictors(made: Predictors, horizon: int) -> dict[str, Any]
 def predictors_left_out(made: Predictors) -> list[str]:
     """Why some policies do not play."""
     model, said = made.model, []
-    if model.dim > LARGEST:
+    if model.dim > EVALUATION.largest_system:
         said.append(
             f"LinUCB, LinTS and ProBALL do not play: they keep a system of {model.dim:,} dimensions for each person "
-            f"(up to {LARGEST} are tried)."
+            f"(up to {EVALUATION.largest_system} are tried)."
         )
     elif not model.rank:
         said.append("ProBALL does not play: nothing shared was found.")
@@ -148,17 +147,17 @@ def _recommenders(logs: Logs, model: Model, notes: list[str]) -> dict[str, Any]:
         notes.append("ALS, EASE and EmpiricalArms are left out: they need logs that name actions.")
         return {}
     users = logs.summary.users
-    if users > RECOMMENDED:
-        notes.append(f"ALS and EASE learn from {RECOMMENDED:,} of the {users:,} users, drawn by hash.")
-        logs = logs.some(UserSample("recommenders", RECOMMENDED / users))
-    if len(model.action_ids or ()) > DENSE:
-        notes.append(f"EASE is left out: it inverts a matrix of all actions, of which there are more than {DENSE:,}.")
+    if users > EVALUATION.recommended:
+        notes.append(f"ALS and EASE learn from {EVALUATION.recommended:,} of the {users:,} users, drawn by hash.")
+        logs = logs.some(UserSample("recommenders", EVALUATION.recommended / users))
+    if len(model.action_ids or ()) > EVALUATION.largest_ease:
+        most = f"{EVALUATION.largest_ease:,}"
+        notes.append(f"EASE is left out: it inverts a matrix of all actions, of which there are more than {most}.")
     made = recommenders(logs, model)
     return {name.split(",")[0]: policy for name, policy in made.items() if policy.own}
 
 
 BLIND, ALONE, REGRESSED = "PriorUCB without attributes", "attributes alone", "regression on attributes"
-SHRINKAGES = (0.01, 0.03, 0.1, 0.3)  # of effects, in deviations of rewards
 
 
 @dataclass(frozen=True)
@@ -248,7 +247,7 @@ def regression_predictor(logs: Logs, model: Model) -> ByRegression | None:
     look = partial(add_up_attribute_information, tasks=(task,), prior=prior, entries=tuple(range(people.width)))
     found: AllInformation = reduce(logs, look, add)
     sums, shape = found.each[0], (logs.dim, people.width)
-    taus = [np.full(shape, tau * max(logs.summary.reward_deviation, 1e-300)) for tau in SHRINKAGES]
+    taus = [np.full(shape, tau * max(logs.summary.reward_deviation, 1e-300)) for tau in EVALUATION.effects]
     best = max(taus, key=lambda tau: float(heldout_attribute_gains(sums, tau).sum()))
     precision = sums.precision.sum(axis=0) + np.diag(1.0 / best.ravel() ** 2)
     effects = np.linalg.solve(precision, sums.score.sum(axis=0)).reshape(shape)

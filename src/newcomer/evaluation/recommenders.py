@@ -23,6 +23,7 @@ import numpy as np
 from scipy import sparse
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
+from newcomer.evaluation.settings import EVALUATION
 from newcomer.linear.als import AlsRegression, fit_als, observed_cells
 from newcomer.linear.state import State
 from newcomer.logs.batch import Batch
@@ -34,9 +35,6 @@ from newcomer.policies.calls import Ids, Query, Rewards
 from newcomer.users import mix_user_hashes, user_lots
 from newcomer.worlds.world import world_stream
 
-FACTORS, SWEEPS, HIDDEN, PRIOR = 18, 10, 0.2, 5.0  # PRIOR: answers that pull an action's mean to the mean of all
-RIDGES = {"ALS": (3.0, 10.0, 30.0), "EASE": (30.0, 100.0, 300.0, 1000.0)}
-DENSE = 2000  # actions up to which EASE is made
 Fold = Callable[[Floats, Bools], Floats]  # centred answers (n, A) and where they are -> what is expected of all cells
 
 
@@ -85,10 +83,10 @@ def recommenders(logs: Logs, model: Model) -> dict[str, FoldIn]:
     cells, hashes = recommender_cells(logs)
     met = observed_cells(cells)
     total, count = (np.asarray(one.sum(axis=0)).ravel() for one in (cells, met))
-    mean = (total + PRIOR * cells.sum() / met.sum()) / (count + PRIOR)
+    mean = (total + EVALUATION.mean_prior * cells.sum() / met.sum()) / (count + EVALUATION.mean_prior)
     centred = cells.copy()
     centred.data = centred.data - mean[centred.indices]
-    names = [name for name in RIDGES if name != "EASE" or len(mean) <= DENSE]
+    names = [name for name in EVALUATION.ridges if name != "EASE" or len(mean) <= EVALUATION.largest_ease]
     made = {name: _recommender_with_best_ridge(name, centred, hashes) for name in names}
     return {
         f"{name} fold-in{', own answers' if own else ''}": FoldIn(model, mean, fold, own)
@@ -143,7 +141,8 @@ def recommender_table(logs: Logs) -> tuple[Floats, Bools]:
 def _recommender_with_best_ridge(name: str, centred: Any, hashes: Hashes) -> Fold:
     """The recommender of this name with the ridge that predicts a hidden part of the answers best."""
     row = np.repeat(np.arange(len(hashes)), np.diff(centred.indptr))
-    hidden = user_lots(mix_user_hashes(hashes[row] ^ mix_user_hashes(centred.indices.astype(np.uint64)))) < HIDDEN
+    lots = user_lots(mix_user_hashes(hashes[row] ^ mix_user_hashes(centred.indices.astype(np.uint64))))
+    hidden = lots < EVALUATION.hidden
     seen = _cells_where(centred, row, ~hidden)
 
     def make(cells: Any, ridge: float) -> Als | Ease:
@@ -153,7 +152,7 @@ def _recommender_with_best_ridge(name: str, centred: Any, hashes: Hashes) -> Fol
         said = make(seen, ridge).at(seen, row[hidden], centred.indices[hidden])
         return float(((said - centred.data[hidden]) ** 2).mean()) if hidden.any() else 0.0
 
-    return make(centred, min(RIDGES[name], key=error))
+    return make(centred, min(EVALUATION.ridges[name], key=error))
 
 
 def _cells_where(cells: Any, row: Ints, kept: Bools) -> Any:
@@ -171,8 +170,8 @@ class Als:
     @classmethod
     def of(cls, centred: Any, ridge: float) -> Als:
         """Some sweeps from a small random start."""
-        start = 0.1 * world_stream(0, "als").standard_normal((centred.shape[1], FACTORS))
-        return cls(fit_als(centred, start, ridge=ridge, sweeps=SWEEPS)[1], ridge)
+        start = 0.1 * world_stream(0, "als").standard_normal((centred.shape[1], EVALUATION.factors))
+        return cls(fit_als(centred, start, ridge=ridge, sweeps=EVALUATION.sweeps)[1], ridge)
 
     @cached_property
     def regression(self) -> AlsRegression:

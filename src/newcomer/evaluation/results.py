@@ -21,11 +21,13 @@ from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError, error_name_hint
 from newcomer.evaluation.cold_start import CHANCE, ERROR, ORDER, REWARD
 from newcomer.evaluation.predictors import MEAN, OURS, AttributeStep, attribute_predictor_sentences
+from newcomer.evaluation.settings import EVALUATION
 from newcomer.evidence import LIMITS, Everybody
 from newcomer.findings import Decision, Known
 from newcomer.gain.arm_gains import ArmStep, arm_gain_sentences
 from newcomer.gain.deals import UserTable
-from newcomer.gain.verdict import LOOK, verdict_times
+from newcomer.gain.settings import GAINS
+from newcomer.gain.verdict import verdict_times
 from newcomer.interval import FEWEST, Interval, interval_in_words
 from newcomer.records import Shown, record_as_table
 
@@ -206,8 +208,8 @@ class Evaluation(Shown):
 
     @property
     def look(self) -> HeadlineStep | None:
-        """The step that every command tells first: `LOOK` interactions, or the longest before that users have."""
-        within = [step for step in self.headline if step.interactions <= LOOK]
+        """The step that stands first in every command: `look` interactions, or the longest before that users have."""
+        within = [step for step in self.headline if step.interactions <= GAINS.look]
         return within[-1] if within else None
 
     @property
@@ -368,7 +370,7 @@ def _off_policy(found: Evaluation) -> list[str]:
     ours = [row for row in found.off_policy if row.policy == OURS]
     if not ours:
         return ["Propensities carry other policies, but too few effective rows of PriorUCB."]
-    row = max(ours, key=lambda one: one.interactions if one.interactions <= LOOK else -1)
+    row = max(ours, key=lambda one: one.interactions if one.interactions <= GAINS.look else -1)
     said = (
         "By propensities (doubly robust), one decision of PriorUCB after "
         f"{verdict_times(row.interactions)} or a few more: "
@@ -396,15 +398,11 @@ def _named(rows: list[PolicyRow], name: str) -> PolicyRow:
     return next(row for row in rows if row.policy == name)
 
 
-STEPS = (0, 1, 2, 5, 10, 20)  # interactions after which rewards are predicted
-TOLD = (1, 5, 10, 20)  # rounds of the simulation that are reported
-
-
 def result_curves(judged: UserTable) -> tuple[CurveStep, ...]:
     """Every predictor after every number of interactions; PriorUCB ranks by more than it expects, and has no error."""
     curves = []
     for name in (name for name in judged.names if name not in (OURS, CHANCE)):
-        for place, t in enumerate(STEPS):
+        for place, t in enumerate(EVALUATION.steps):
             own, mean = judged.of(name)[:, place], judged.of(MEAN)[:, place]
             people = int(np.isfinite(own[:, REWARD]).sum())
             if people >= FEWEST:
@@ -439,14 +437,14 @@ def simulated_result_rows(rows: pl.DataFrame) -> tuple[PolicyRow, ...]:
         name: rows.filter(pl.col("policy") == name).sort("user", "t")["reward"].to_numpy().reshape(users, rounds)
         for name in names
     }
-    return tuple(_row(name, t, won) for name in names for t in TOLD if t <= rounds)
+    return tuple(_row(name, t, won) for name in names for t in EVALUATION.simulated_reported if t <= rounds)
 
 
 def learning_results(
     judged: UserTable, learned: Sequence[dict[float, tuple[int, UserTable]]], users: int, look: int
 ) -> tuple[LearningStep, ...]:
     """Gains after `look` interactions by users fitted to: those of the folds together, and all `users` last."""
-    place = STEPS.index(look)
+    place = EVALUATION.steps.index(look)
     ours, mean = (judged.of(name)[:, place, REWARD] for name in (OURS, MEAN))
     if int(np.isfinite(ours).sum()) < FEWEST:
         return ()

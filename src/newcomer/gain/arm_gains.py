@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from newcomer.arrays import Floats
+from newcomer.gain.settings import GAINS
 from newcomer.interval import FEWEST, Interval, interval_in_words
 from newcomer.logs.arms import OBSERVED, RANDOM, TREATED
 from newcomer.logs.batch import Batch
@@ -21,7 +22,6 @@ from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 from newcomer.records import Shown
 
-STEPS = (1, 2, 5, 10, 20, 50)  # first interactions over which rewards are averaged
 OTHERS = ("control", "incumbent", RANDOM)  # arms that the treated one is compared with, in this order
 
 
@@ -43,7 +43,7 @@ def arm_gains(logs: Logs) -> tuple[ArmStep, ...]:
     sums = reduce(logs, partial(_look, arms=logs.arms), operator.add)
     treated = logs.arms.index(TREATED) if TREATED in logs.arms else None
     found = []
-    for step, t in enumerate(STEPS):
+    for step, t in enumerate(GAINS.arm_steps):
         for place, arm in enumerate(logs.arms):
             own = sums[place, step]
             if arm == OBSERVED or own[0] < 2:
@@ -57,7 +57,7 @@ def arm_gains(logs: Logs) -> tuple[ArmStep, ...]:
 def _look(batch: Batch, *, arms: tuple[str, ...]) -> Floats:
     """Users, their mean rewards and the squares of these, (k, steps, 3): the map of a pass."""
     assert batch.arms is not None
-    sums = np.zeros((len(arms), len(STEPS), 3))
+    sums = np.zeros((len(arms), len(GAINS.arm_steps), 3))
     owner = np.repeat(np.arange(len(batch.users)), batch.lengths)
     decided = batch.arms != (arms.index(OBSERVED) if OBSERVED in arms else -1)
     rows, owner, arm = batch.paid[decided], owner[decided], batch.arms[decided]
@@ -67,7 +67,7 @@ def _look(batch: Batch, *, arms: tuple[str, ...]) -> Floats:
     np.minimum.at(least, owner, arm)
     np.maximum.at(most, owner, arm)
     inside = np.arange(len(owner)) - starts[owner]
-    for step, t in enumerate(STEPS):
+    for step, t in enumerate(GAINS.arm_steps):
         able = (counts >= t) & (least == most)
         kept = (inside < t) & able[owner]
         means = np.bincount(owner[kept], weights=rows[kept], minlength=len(counts))[able] / t

@@ -34,6 +34,7 @@ from newcomer.arrays import Bools, Floats, Ints
 from newcomer.evidence import BestAction, Everybody, Summary
 from newcomer.gain.deals import PerUser
 from newcomer.gain.propensities import Menu, inconsistent_propensities, why_no_propensities
+from newcomer.gain.settings import GAINS
 from newcomer.interval import FEWEST, LEVEL, Interval, ratio_interval
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
@@ -41,9 +42,6 @@ from newcomer.model import Model
 from newcomer.transforms import expected_sigmoid, untransform_rewards
 from newcomer.users import UserSample, user_buckets
 
-TOLD = 5  # actions that are named
-FIRM = 10.0  # users whose weight the common variance has beside an action's own
-MOST = 100_000  # held-out users whose propensities are weighed
 ROWS, COUNTED, TOTAL, SQUARES, PRODUCTS, LENGTHS, POWER = range(7)  # sums of an action over users
 N, RESULT, WEIGHT, SQUARE, ROBUST, INVERSE, OFFERED = range(7)  # sums of a user over rows
 
@@ -66,7 +64,7 @@ def best_actions_pass(logs: Logs, apart: Sequence[tuple[Model, Bools]]) -> Calla
     """The map of a pass over all logs, merged by `join_best_action_sums`; `apart` are models with buckets held out."""
     tried = len(logs.action_ids or ()) if logs.by_action else 0
     commons = [(_common(model), judged) for model, judged in apart] if tried else []
-    share = min(1.0, MOST / max(logs.summary.users, 1))
+    share = min(1.0, GAINS.weighed / max(logs.summary.users, 1))
     return partial(best_action_sums, actions=tried, commons=tuple(commons), share=share)
 
 
@@ -172,7 +170,7 @@ def best_actions(sums: Floats, common: Floats, model: Model, summary: Summary) -
     error, alike = best_action_spread(sums)
     least = -np.inf if summary.least_reward is None else summary.least_reward  # no mean lies below the least reward
     most = summary.max_reward if least >= 0 else np.inf  # nor above the largest, which `max_reward` then is
-    order = [a for a in np.argsort(-common, kind="stable").tolist() if sums[a, ROWS] > 0][:TOLD]
+    order = [a for a in np.argsort(-common, kind="stable").tolist() if sums[a, ROWS] > 0][: GAINS.named_best]
     half = float(ndtri((1 + LEVEL) / 2))
     ids, names = model.action_ids or (), model.action_names
     low = np.maximum(common - half * error, np.minimum(least, common))
@@ -215,7 +213,7 @@ def best_action_variances(sums: Floats) -> Floats:
     free = np.maximum(rows.sum() - len(rows), 1.0)
     unit = max(float((sums[:, POWER] - rows * mean**2).sum()) / free, 0.0)
     own = np.maximum(own, 0.0) / rows**2 * users / np.maximum(users - 1, 1)
-    return np.asarray(((users - 1) * own + FIRM * unit / rows) / (users - 1 + FIRM))
+    return np.asarray(((users - 1) * own + GAINS.firm * unit / rows) / (users - 1 + GAINS.firm))
 
 
 def paule_mandel_of_actions(means: Floats, variance: Floats) -> float:

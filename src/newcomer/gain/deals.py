@@ -5,8 +5,8 @@ no propensity is needed: all policies choose among the same rows, whose rewards 
 are like the users of the logs, that they are shown what the logs show, and that the rows of a history are as good in
 one order as in another.
 
-Everything that asks what a choice is worth deals in the same way: K is half of a usual history, at most `CHOICES`, and
-fewer where that leaves users `LOOK` rows to be known by.
+Everything that asks what a choice is worth deals in the same way: K is half of a usual history, at most ten, and
+fewer where that leaves users five rows to be known by.
 
 Numbers kept user by user through a pass over the logs: the record that every estimate here is made of.
 
@@ -24,15 +24,11 @@ import numpy as np
 
 from newcomer.arrays import Floats, Hashes, Ints
 from newcomer.encoding import translate_encoding
+from newcomer.gain.settings import GAINS
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 from newcomer.users import mix_user_hashes
-
-STEPS = (1, 2, 5, 10, 20)  # interactions after which a gain is estimated
-LOOK = 5  # interactions that users should have rows for, beside the candidates
-CHOICES = 10  # candidates, or fewer where histories are short
-LONGEST = 255  # rows from which lengths of histories are counted together
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ class Deal:
 
 def deal_lengths(batch: Batch) -> Ints:
     """How many histories have each length, up to the last, which counts all longer ones."""
-    return np.bincount(np.minimum(batch.lengths, LONGEST), minlength=LONGEST + 1).astype(np.int64)
+    return np.bincount(np.minimum(batch.lengths, GAINS.longest), minlength=GAINS.longest + 1).astype(np.int64)
 
 
 def usual_deal_length(lengths: Ints) -> int:
@@ -61,7 +57,7 @@ def deal_choices(length: int) -> int:
     >>> [deal_choices(length) for length in (2, 4, 8, 12, 166)]
     [2, 2, 3, 6, 10]
     """
-    return int(np.clip(min(length // 2, max(length - LOOK, 2)), 2, CHOICES))
+    return int(np.clip(min(length // 2, max(length - GAINS.look, 2)), 2, GAINS.choices))
 
 
 def deal_rows(batch: Batch, who: Ints, choices: int, steps: int, number: int) -> Deal:

@@ -25,7 +25,6 @@ import numpy as np
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evidence import Everybody, GainStep, HeldoutGain
 from newcomer.gain.deals import (
-    STEPS,
     Deal,
     PerUser,
     deal_choices,
@@ -34,6 +33,7 @@ from newcomer.gain.deals import (
     dealt_rewards,
     start_dealt_users,
 )
+from newcomer.gain.settings import GAINS
 from newcomer.interval import FEWEST, Interval
 from newcomer.logs.batch import Batch
 from newcomer.logs.reduce import Pass
@@ -42,11 +42,6 @@ from newcomer.policies.baselines import EmpiricalArms, PopulationMean
 from newcomer.policies.prior import PriorUCB
 from newcomer.users import FOLDS, UserSample, user_buckets
 
-DEALS, MANY, LEAST = 4, 2_500, 5_000  # deals of each user; users from whom on there is one; users who judge at least
-ROWS = 1_000_000  # rows dealt to held-out users: what about 2 CPU seconds allow where actions are known by their ids
-WRITTEN = 100  # features that cost as much to write out as the rest of a row costs
-BYTES = 16 << 20  # of features that are written out at a time
-PEOPLE = 2_000  # whose states are held at a time
 OURS, DIRECT, MEAN, ARMS, CHANCE, MET = range(6)  # what is kept of each user and step
 
 Apart = Sequence[tuple[Model, Bools]]  # models, each with the buckets (B,) of the users it was not fitted to
@@ -70,15 +65,15 @@ class GainPass:
     def of(cls, apart: Apart, *, people: int, length: int) -> GainPass | None:
         """For logs of so many `people`; None where too few can be held out, or histories are too short to be dealt.
 
-        As many held-out users judge as `ROWS` allow: the interval shrinks with the square root of their number.
+        As many held-out users judge as `rows` allows: the interval shrinks with the square root of their number.
         """
         judged = heldout_gain_judges(people, len(apart))
         if not apart or length < 2 or people < 2 * len(apart):
             return None
         model, choices = apart[0][0], deal_choices(length)
-        dealt = choices + max((t for t in STEPS if t <= length - choices), default=STEPS[0])
-        cost = 1.0 if model.one_hot or model.action_features is not None else 1.0 + model.dim / WRITTEN
-        most = max(LEAST, int(ROWS / (dealt * cost)))
+        dealt = choices + max((t for t in GAINS.steps if t <= length - choices), default=GAINS.steps[0])
+        cost = 1.0 if model.one_hot or model.action_features is not None else 1.0 + model.dim / GAINS.written
+        most = max(GAINS.least, int(GAINS.rows / (dealt * cost)))
         return cls(tuple(apart), length, choices, heldout_gain_deals(judged), min(1.0, most / max(judged, 1)))
 
     @property
@@ -92,7 +87,7 @@ class GainPass:
         """The held-out gain from what the pass found; None where too few histories reach one interaction."""
         order = np.argsort(found.hashes, kind="stable")  # a single batch comes as it was
         values, folds = found.values[order], _folds(found.hashes[order], self.apart)
-        each = [step for place, t in enumerate(STEPS) for step in _step(t, values[:, :, place], folds)]
+        each = [step for place, t in enumerate(GAINS.steps) for step in _step(t, values[:, :, place], folds)]
         named = all(one.named for one in map(_Rules, (model for model, _ in self.apart)))
         steps = tuple(each if named else [replace(step, over_arms=None) for step in each])
         if not steps:
@@ -118,7 +113,7 @@ def heldout_gain_judges(users: int, folds: int) -> int:
 
 def heldout_gain_deals(people: int) -> int:
     """How often the rows of each of so many held-out users are dealt."""
-    return 1 if people > MANY else DEALS
+    return 1 if people > GAINS.many else GAINS.deals
 
 
 def join_heldout_gains(one: PerUser, other: PerUser) -> PerUser:
@@ -178,8 +173,8 @@ def heldout_gain_of_batch(
 ) -> PerUser:
     """Rewards (n, 6, steps) of the users of a batch, by each rule, NaN beyond their histories: the map of a pass."""
     drawn = UserSample("judge", share)(batch.hashes)
-    able = drawn & (batch.lengths >= choices + STEPS[0])
-    found = np.full((len(batch.users), CHANCE + 2, len(STEPS)), np.nan)
+    able = drawn & (batch.lengths >= choices + GAINS.steps[0])
+    found = np.full((len(batch.users), CHANCE + 2, len(GAINS.steps)), np.nan)
     for model, judged in apart:
         rules = _Rules(model)
         who = np.flatnonzero(able & judged[user_buckets(batch.hashes, len(judged))])
@@ -191,11 +186,12 @@ def heldout_gain_of_batch(
 
 
 def _chunks(batch: Batch, who: Ints, choices: int) -> Iterator[tuple[Ints, int]]:
-    """The users of a batch by the longest of `STEPS` that their rows allow, not too many at a time."""
-    reach = np.searchsorted(STEPS, batch.lengths[who] - choices, side="right") - 1
-    for place, steps in enumerate(STEPS):
+    """The users of a batch by the longest of the `steps` that their rows allow, not too many at a time."""
+    reach = np.searchsorted(GAINS.steps, batch.lengths[who] - choices, side="right") - 1
+    for place, steps in enumerate(GAINS.steps):
         same = who[reach == place]
-        most = max(1, min(PEOPLE, BYTES // (8 * batch.dim * (choices + steps)) if batch.coded is None else PEOPLE))
+        room = GAINS.bytes // (8 * batch.dim * (choices + steps)) if batch.coded is None else GAINS.states
+        most = max(1, min(GAINS.states, room))
         yield from ((same[first : first + most], steps) for first in range(0, len(same), most))
 
 
@@ -231,9 +227,9 @@ class _Rules:
         return PopulationMean(self.model)
 
     def play(self, batch: Batch, dealt: Deal) -> Floats:
-        """Rewards (m, 6, steps) of the choices after each of `STEPS` that the deal reaches."""
+        """Rewards (m, 6, steps) of the choices after each of the `steps` that the deal reaches."""
         rewards = batch.paid[dealt.candidates]
-        steps = [t for t in STEPS if t <= dealt.known.shape[1]]
+        steps = [t for t in GAINS.steps if t <= dealt.known.shape[1]]
         found = np.empty((len(rewards), CHANCE + 2, len(steps)))
         found[:, OURS] = self._chosen(self.ours, batch, dealt, steps)
         common = self._pick(self.mean, self.mean.start(len(rewards)), batch, dealt)

@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from newcomer.arrays import Bools, Floats, Ints
+from newcomer.gain.settings import GAINS
 from newcomer.interval import ratio_interval
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 
-CATALOGUE = 500  # actions that are taken for the candidates where the logs name none
 NO_PROPENSITIES = "No propensities are logged, so that no policy can be valued by inverse propensities."
-SURE = 4.0  # standard errors by which 1 / p may miss the number of candidates
 
 
 class Offer(NamedTuple):
@@ -59,7 +58,7 @@ def why_no_propensities(logs: Logs, has_propensities: bool, has_candidates: bool
         return NO_PROPENSITIES
     if not named:
         return "There are propensities, but the logs do not say what was on offer and what its features are."
-    if not has_candidates and actions > CATALOGUE:
+    if not has_candidates and actions > GAINS.catalogue:
         return (
             f"There are propensities, but no column of candidates, and {actions:,} actions are too many to suppose "
             "that all of them were on offer."
@@ -74,7 +73,7 @@ def inconsistent_propensities(rows: Floats, inverse: Floats, offered: Floats) ->
     """
     off = ratio_interval(inverse - offered, rows)
     average = [float(one.sum() / rows.sum()) for one in (inverse, offered)]
-    if abs(off.value) <= 1e-6 * average[1] + SURE * (off.error if np.isfinite(off.error) else 0.0):
+    if abs(off.value) <= 1e-6 * average[1] + GAINS.sure * (off.error if np.isfinite(off.error) else 0.0):
         return ""
     return (
         f"The propensities do not fit the candidates: 1 / propensity averages {average[0]:.3g}, and {average[1]:.3g} "

@@ -30,12 +30,9 @@ from newcomer.findings import (
     finding_chance,
 )
 from newcomer.gain.propensities import NO_PROPENSITIES
+from newcomer.gain.settings import GAINS
 from newcomer.interval import FEWEST, interval_in_words
 
-LOOK = 5  # interactions after which every command tells the gain first, where histories have room for them
-SLIGHT = 0.01  # share of the variance of rewards from which preferences are worth a word
-TRIAL = 50  # actions that a randomised test may have
-NAMED, LONG = 3, 60  # actions in a sentence, and letters of a name
 NEXT = "It is served already: fit the next model from the first (--from) and these rows, promote it, go on comparing."
 PROMISE = "what is learned from them promises nothing"
 
@@ -198,8 +195,8 @@ def _broken(checks: Findings) -> Decision:
 
 
 def verdict_step(heldout: HeldoutGain) -> GainStep:
-    """The step that every command tells first: `LOOK` interactions, or the longest before that was measured."""
-    within = [step for step in heldout.steps if step.interactions <= LOOK]
+    """The step that stands first in every command: `look` interactions, or the longest before that was measured."""
+    within = [step for step in heldout.steps if step.interactions <= GAINS.look]
     return within[-1] if within else heldout.steps[0]
 
 
@@ -260,7 +257,7 @@ def verdict_worth(found: Everybody) -> str:
 
 def _if_random(found: Everybody, evidence: Evidence) -> str:
     """What a randomised test would show, where no propensities are logged and no test finds a rule in the logging."""
-    few = 1 < found.actions <= TRIAL
+    few = 1 < found.actions <= GAINS.trial
     if found.why != NO_PROPENSITIES or not found.best or not few or found.scale != "mean" or evidence.logs is None:
         return ""
     if any(one.name in LOGGING and one.verdict in ("broken", "doubtful") for one in evidence.checks or ()):
@@ -277,7 +274,7 @@ def _if_random(found: Everybody, evidence: Evidence) -> str:
 
 def _names(found: Everybody) -> str:
     """The best actions with what they pay."""
-    best, alike = found.best[:NAMED], " (they do not differ beyond chance)" if found.alike else ""
+    best, alike = found.best[: GAINS.named], " (they do not differ beyond chance)" if found.alike else ""
     heavy = found.scale == "heavy tails"
     ends = ["" if heavy else f" ({one.low:.3g} to {one.high:.3g})" for one in best]
     names = [f"{verdict_name(one.name)} at {one.mean:.3g}{end}" for one, end in zip(best, ends, strict=True)]
@@ -291,7 +288,7 @@ def verdict_name(name: str) -> str:
     'a film'
     """
     plain = "".join(letter for letter in " ".join(name.split()) if letter.isprintable())
-    return plain if len(plain) <= LONG else f"{plain[: LONG - 3]}..."
+    return plain if len(plain) <= GAINS.longest_name else f"{plain[: GAINS.longest_name - 3]}..."
 
 
 def _added(
@@ -388,10 +385,11 @@ def _more(evidence: Evidence) -> str:
             return "Log several rows of each user: one row tells nothing about the next."
         return "Log more users, with several rows each."
     last, rows = heldout.steps[-1], heldout.rows
-    if last.interactions < LOOK:
+    look = GAINS.look
+    if last.interactions < look:
         return (
-            f"To measure what {verdict_times(LOOK)} are worth, log histories of {heldout.choices + LOOK} rows or more, "
-            f"{heldout.choices} to choose among and {LOOK} to learn from: a usual user has {rows}. (Serving needs no "
+            f"To measure what {verdict_times(look)} are worth, log histories of {heldout.choices + look} rows or more, "
+            f"{heldout.choices} to choose among and {look} to learn from: a usual user has {rows}. (Serving needs no "
             "such number: a newcomer is served from the first row on.)"
         )
     best = max(heldout.steps, key=lambda one: one.gain / max(one.error, 1e-300))
@@ -411,12 +409,12 @@ def _little(evidence: Evidence, heldout: HeldoutGain) -> str:
     facts = evidence.population
     share = dict(facts.forecast.shares(None)).get(PREFERENCES, 0.0) if facts else 0.0
     what = evidence.logs.learned if evidence.logs else "rewards"
-    if _agreed(evidence.checks) is None and share < SLIGHT:
+    if _agreed(evidence.checks) is None and share < GAINS.slight:
         return (
             f"These logs do not show that users differ in what they prefer; smaller differences would show in "
             f"histories longer than {heldout.rows} rows, or with more users."
         )
-    size = f" ({share:.0%} of the variance of {what})" if share >= SLIGHT else ""
+    size = f" ({share:.0%} of the variance of {what})" if share >= GAINS.slight else ""
     return (
         f"Preferences are there{size}, but a choice of {heldout.choices} after "
         f"{verdict_times(heldout.steps[-1].interactions)} "

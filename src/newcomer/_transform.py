@@ -1,9 +1,12 @@
 """Coordinates: where the users of some logs are among all others, and how sure that is.
 
 A model says beta = m + L z with z ~ N(0, I_k). Given a user's rewards, z is Gaussian again, with the mean and the
-covariance that `population.likelihood` spells out:
+covariance of em/likelihood.py:
 
     P = I + A^T S^-1 A,   E[z] = P^-1 A^T S^-1 e,   Cov[z] = P^-1.
+
+A has a row phi^T L for each of the user's rewards, e their residuals from the population mean, and S is their
+covariance given z: diagonal, except between rows of the same action, which share the per-action effect.
 
 So a user with no rows is at 0, give or take 1 in every direction, and each row brings the deviation down.
 

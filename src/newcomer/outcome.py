@@ -11,6 +11,7 @@ score of a candidate is r log P + (1 - r) log(1 - P), P what the model expects, 
 distribution may expect less than nothing. The gain is what PriorUCB's choice pays (`newcomer.gain.heldout_gain`).
 Differences are paired, person by person. The Gaussian model is simpler and stays, unless the binary one has the clearly
 better log score (by `CLEAR` standard errors) and its choices do not pay less (by more than `WORSE` standard errors).
+The log score decides because every probability counts in it, the gain only which candidate is best.
 """
 
 from __future__ import annotations

@@ -1,5 +1,15 @@
 """Who is compared: predictors of rewards, and policies that play. What cannot be had is left out, with the reason.
 
+Each predictor isolates one question. All learn from the same users and are judged by the same held-out ones:
+
+    PriorUCB, posterior            what is served, with and without its bonus for exploration
+    posterior without memory       how much of the gain is the per-action effect, and how much is shared directions
+    PopulationMean                 is there anything personal to gain at all?
+    EmpiricalArms                  would the user's own mean of each action do, with nothing shared?
+    ridge                          would the user's own rewards do, with no other users?
+    SOLD's subspace                does the subspace help without the mean and the covariance?
+    ALS, EASE                      would a recommender that a team already has do?
+
 What attributes of users are worth: before the first interaction and after some, against plain regression on them.
 
 The same held-out users choose among the same rows by PriorUCB with their attributes, by PriorUCB without them,

@@ -1,8 +1,7 @@
 """Settings of an evaluation: how many users, rounds and actions it looks at, and why that many.
 
-An interval shrinks with the square root of the number of users, and time grows with the number itself. Each number here
-is where more users would no longer change an answer on logs of ordinary size, or where a rival would take longer than
-the rest of the evaluation. None of them changes what a model or a policy does.
+An interval shrinks with the square root of the number of users, and time grows with the number itself: each number
+here trades one for the other. None of them changes what a model or a policy does.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ class EvaluationSettings:
     judged: int = 6_000  # by whom predictors are compared: the error of a mean is 1.3% of one user's deviation
     deals: int = 4  # random cuts of each history where users are few, so that the cut itself adds little noise
     steps: tuple[int, ...] = (0, 1, 2, 5, 10, 20)  # interactions after which rewards are predicted
-    least: int = 40  # users that a fit of the learning curve has: with fewer, fits mostly fail
+    least: int = 40  # users that the smallest fit of the learning curve has
 
     # Replay: policies play held-out users from their first round, among the user's own rows.
     played: int = 800  # users; a policy takes a decision a row, far more than a prediction costs

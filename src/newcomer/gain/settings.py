@@ -21,7 +21,7 @@ class GainSettings:
 
     # Users who judge: the interval shrinks with the square root of their number.
     deals: int = 4  # random cuts of each history ...
-    many: int = 2_500  # ... and one, where more users judge than this: users then differ more than cuts do
+    many: int = 2_500  # ... and one, where more users judge than this: the interval is then narrow enough
     least: int = 5_000  # users who judge, whatever it costs
     rows: int = 1_000_000  # rows dealt in all: about 2 CPU seconds where actions are known by their ids
     written: int = 100  # features that cost as much to write out as the rest of a row costs

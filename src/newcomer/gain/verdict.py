@@ -4,6 +4,20 @@ The evidence is what a model keeps (`newcomer.evidence`): what checks found in t
 gains over what was logged, and what personalising adds after t interactions. Checks come first: held-out users of
 broken logs are broken in the same way, so that nothing is promised over them.
 
+**The answer**, from the verdict on the logs and from two questions whose answers are 95% intervals over held-out users
+(does the best for everybody gain over what was logged? does personalising add to it?), first line that applies:
+
+    logs broken, or nothing could be fitted    no
+    logs unknowable                            not yet
+    personalising adds, logs doubtful          with care
+    personalising adds                         yes
+    the best for everybody gains               best for all
+    personalising loses                        no
+    neither is clear                           not yet
+
+Where the logs have treated and control arms, their difference answers the second question: users were assigned at
+random, which no analysis of logs can replace.
+
 **From how many interactions on.** Looking at five numbers of interactions and naming the first whose interval is above
 zero would say "yes" too often. The steps are tested in a fixed order instead, the longest first, and the next shorter
 one only if the one before is clear: then a false "yes" has the probability of a single test, and "yes from 5 on" means

@@ -3,6 +3,9 @@
 An array is a run of 8-byte words, the bits of a float64 or of an int64. All equal, they are written once; whole numbers
 of a few bits take one, two or four bytes, and so do floats that a float32 has; anything else takes eight. Bytes are
 little-endian on every machine. The file around them is in state_file.py.
+
+A service keeps a state for each user, so that the size of a user is what it stores and moves: most numbers of a user
+with few rewards are counts, zeros and ones, which take a byte instead of eight.
 """
 
 from __future__ import annotations

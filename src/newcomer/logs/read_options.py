@@ -1,4 +1,8 @@
-"""What reading was asked for, checked before the first file is opened: one sentence for what makes no sense."""
+"""What reading was asked for, checked before the first file is opened: one sentence for what makes no sense.
+
+Logs can take minutes to read, and some options contradict each other only in what they would do to the same column.
+So all of them are checked together here, and nothing that reads meets options that do not fit together.
+"""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def reproduce(
     There are three stages. Fits come first, because the jobs of regret figures say which radius was found. Then every
     job of every figure that is not in the folder yet, each once however many figures ask for it. Pictures are made
     last, from tables of finished jobs. `progress(stage)` gives the callback of the stages "fits", "runs" and
-    "pictures"; the seconds left that it is told are those of all that is still to be done.
+    "pictures"; the seconds left that it gets are those of all that is still to be done.
     """
     with file_errors_told(out):
         out.mkdir(parents=True, exist_ok=True)

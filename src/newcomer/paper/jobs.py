@@ -183,7 +183,7 @@ def kind_of(job: Job) -> str:
 
 
 def in_order(jobs: Iterable[Job]) -> list[Job]:
-    """The jobs in the order in which they should be begun.
+    """The jobs in the order in which they should start.
 
     What takes minutes comes first, so that no worker is left alone with a long job at the end; then one job of each
     kind, after which the time that the others will take is known.
@@ -293,10 +293,10 @@ def run(
     guesses: Mapping[str, float] | None = None,
     later: float = 0.0,
 ) -> None:
-    """Call `work` with each of the argument lists, begun in their order; returns when all are done.
+    """Call `work` with each of the argument lists, started in their order; returns when all are done.
 
     `kinds` says of each call which others take about as long, `guesses` how long calls of a kind may take before one
-    was timed, and `later` the guessed seconds of what comes after this. `progress` is told of every call that ends.
+    was timed, and `later` the guessed seconds of what comes after this. `progress` is called for every call that ends.
     """
     begun, waiting, taken = time.perf_counter(), dict(enumerate(kinds)), dict[str, list[float]]()
     for number, seconds in pool.as_done(Work(_timed, calls, work)):

@@ -1,4 +1,4 @@
-"""The worlds of the experiments by name, each made once per process, and what the baselines are told about them.
+"""The worlds of the experiments by name, each made once per process, and what the baselines know about them.
 
 The paper gives its rivals knowledge that no policy could have: the noise of rewards, clusters of the users' true
 reward vectors, and, in two figures, "ground-truth low-dimensional features", which are actions U*^T phi seen through

@@ -30,7 +30,7 @@ def rating_panels(frame: pl.DataFrame, path: Path) -> Path:
 
 
 def within_sight(panels: pl.DataFrame) -> pl.DataFrame:
-    """The rows without those far above the plain linear bandit, beside which the others could not be told apart.
+    """The rows without those far above the plain linear bandit, beside which the others would look alike.
 
     A row stays if its regret is at most `CEILING` times the final regret of LinUCB in its panel, or of LinTS in a
     table without LinUCB; a table with neither keeps everything.

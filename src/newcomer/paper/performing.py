@@ -53,7 +53,7 @@ def perform_play(job: Play, setting: Setting, model: Model | None) -> pl.DataFra
     """The rows of `nc.play` for the one policy of the job; `model` is that of its fit.
 
     With `truth` the model's basis is replaced and its evidence kept: SOLD's radii with the true subspace. With
-    `latent` the policy sees a world of k dimensions; whatever it is told of clusters is still in all d.
+    `latent` the policy sees a world of k dimensions; what it knows about clusters is still in all d.
     """
     place = world_named(job.world, setting)
     if job.truth and model is not None:

@@ -1,7 +1,7 @@
 """The policies of the experiments by the name that rows, legends and random streams know them by.
 
 `PLAYERS` is the one list of who can play. A new rival is one line in it: a function from the `Stage`, which holds all
-that a policy may be told about the world, to the policy.
+that a policy may know about the world, to the policy.
 
 The paper does not state the priors of mmTS and MixTS, nor the epsilon of mmUCB. Here clusters have their shares as
 weights; mmTS has the variance within a cluster, the same in all directions; MixTS the covariance within a cluster
@@ -25,7 +25,7 @@ from newcomer.policies.finite_models import Clusters
 
 @dataclass(frozen=True)
 class Stage:
-    """What a policy may be told of the world it plays in.
+    """What a policy may know about the world it plays in.
 
     Clusters of the users' true reward vectors, and their error in rewards, are computed on demand: few policies ask.
     """

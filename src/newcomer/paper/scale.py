@@ -3,7 +3,7 @@
 Sizes that the paper does not state are ours: 20 candidates and 1000 rounds in the simulation, a ridge of 1 for SOLD,
 the grid of tau. Its text names tau = 5 (simulation), 0.1 and 0.5 (MovieLens). Our radii, with the constants of its
 propositions corrected and none dropped, are thousands of times those that its remarks imply, so the same tau
-leaves the subspace in the first round; the grids therefore go on to values at which the phases can be told apart.
+leaves the subspace in the first round; the grids therefore go on to values at which the phases differ.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ SCALES = {scale.name: scale for scale in (FULL, QUICK)}
 
 @dataclass(frozen=True)
 class Setting:
-    """What a worker process is told, in plain words.
+    """What a worker process gets, in plain words.
 
     These are the name of the scale, the folder of ratings, and the folder in which factorisations are cached; of
     sweeps over splits or worlds, how many are wanted (0: all of them).

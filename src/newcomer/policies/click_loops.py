@@ -1,4 +1,13 @@
-"""Compiled loops of what clicks say about a user; the mathematics is in policies/binary_belief.py."""
+"""Compiled loops of what clicks say about a user; the mathematics is in policies/binary_belief.py.
+
+The logistic likelihood has no conjugate posterior, so each action that the user has met is approximated by a Gaussian
+site along its features (expectation propagation, Minka 2001): a precision and a shift that are added to the system
+of z. A click of that action takes the site out, matches mean and variance along the features to the exact
+one-dimensional posterior (logistic_loops.py), and puts the new site back. Sites of other actions stay as they are.
+
+`chances` are probabilities p = E[sigma(level + x^T z)]; `spread` is 4 p (1 - p), which is 1 at p = 1/2 and small for
+rare clicks; `shares` (S,) are the values of repeatability with `weights` (S,).
+"""
 
 from __future__ import annotations
 

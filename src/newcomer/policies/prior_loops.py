@@ -4,6 +4,18 @@ They do what policies/belief.py and actions.py do array by array, for the common
 catalogue, by their places, and users are served by the posterior of z. The tests of both ways hold them to each other.
 Tables by place have a last row for unknown actions (policies/actions.py), which is not met here.
 
+With g_a the loadings of action a, v_a its residual variance and w the user's repeatability, the loops use
+
+    s2 = (1 - w) v_a              noise of one reward                     (`single`)
+    se = w v_a + uncertainty      variance of the per-action effect       (`stays`)
+    c  = se / (s2 + n se)         weight of one of the user's n rewards of a, with sum T over the population mean
+
+    E[reward]      = mean_a + c T + (1 - c n) g_a . E[z]
+    Var[reward]    = s2 + c s2 + |(1 - c n) g_a|^2 in Cov[z]
+
+(without earlier rewards c n = 0, and se stands for c s2). So a reward of a new action is information about z, and a
+reward of an action that the user has met is information mostly about that action: its row for z shrinks by 1 - c n.
+
 For a single user a NamedTuple of arrays costs 1 us a call, hence the arrays one by one; the order is that of
 `Tables`, `Entries`, and `System`.
 """

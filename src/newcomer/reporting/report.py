@@ -2,6 +2,10 @@
 
 It needs no network and no script, and is readable on a phone and on paper: plain black on white, one column, the fonts
 that the reader has. Every text has a contrast of at least 4.5 to what is behind it.
+
+The page holds names from the logs, which may come from anywhere: all text is escaped, and the content policy of the
+page forbids scripts and addresses, so that a name that slipped through could still do nothing. The order is that of a
+reader's questions: the verdict, then whether the logs can be trusted, what users gain, what the model has learned.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The sections on the logs: what they are, and whether they can be trusted."""
+"""The sections on the logs: what they are, and whether they can be trusted.
+
+Every finding of `check` has its effect, the size that matters, and a picture: a p-value alone says how sure an effect
+is, and not whether it is large enough to care about.
+"""
 
 from __future__ import annotations
 

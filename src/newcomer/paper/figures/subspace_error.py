@@ -2,7 +2,7 @@
 
 The error is the Frobenius distance of projections (at most sqrt(2k)), averaged over data sets, beside the parametric
 rate 1/sqrt(N) drawn through the first point. The table has the radii of the same fits beside the error that they
-bound: how loose they are, and what the factor B^2 of the theorem does to them, is told in docs/paper/figures.md.
+bound: how loose they are, and what the factor B^2 of the theorem does to them, is in docs/paper/figures.md.
 """
 
 from __future__ import annotations

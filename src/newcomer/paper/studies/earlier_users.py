@@ -34,7 +34,7 @@ def deal(world: People, users: int, rounds: int, seed: int, who: str = "newcomer
 
 
 def serve(policy: Any, dealt: Dealt, told: Repeatability | None = None) -> tuple[Floats, Any]:
-    """Regret (n,) of newcomers who begin with what is told, and the state that they leave."""
+    """Regret (n,) of newcomers who start with this repeatability, and the state that they leave."""
     n, ids = len(dealt.offered), np.array(policy.model.action_ids)
     who, regret, state = np.arange(n), np.zeros(n), policy.start(n, repeatability=told)
     rngs = [world_stream(0, "policy", user) for user in range(n)]
@@ -47,7 +47,7 @@ def serve(policy: Any, dealt: Dealt, told: Repeatability | None = None) -> tuple
 
 
 def after(policy: Any, earlier: Dealt) -> Any:
-    """The policy, as `play` takes it, with newcomers who begin with what earlier ones told."""
+    """The policy, as `play` takes it, with newcomers who start with the repeatability of earlier ones."""
     learned = policy.repeatability(serve(policy, earlier)[1])
     start = partial(policy.start, repeatability=learned)
     return SimpleNamespace(start=start, choose=policy.choose, update=policy.update, in_subspace=policy.in_subspace)

@@ -51,7 +51,7 @@ LIKED, LIKERS = {"young 0/1": 20, "bfi 0/1": 12}, 300  # logged answers of each 
 ANSWERS, SPLITS, ROUNDS, EVERY = (20, 60), 10, 40, 4
 SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)
 OURS, MEAN, ARMS, LIMIT = "PriorUCB", "PopulationMean", "EmpiricalArms", "limit"
-HEARD = f", {TOLD}"  # ends the names of policies whose newcomers begin with what earlier ones told
+HEARD = f", {TOLD}"  # ends the names of policies whose newcomers start with the repeatability of earlier ones
 
 
 def sweep(scale: Scale) -> list[Point]:
@@ -127,7 +127,7 @@ def _policies(model: nc.Model) -> dict[str, Any]:
 
 
 def _told(model: nc.Model, place: People, seed: int) -> dict[str, Any]:
-    """The policies that remember, whose newcomers begin with what earlier ones told."""
+    """The policies that remember, whose newcomers start with the repeatability of earlier ones."""
     earlier = deal(place, EARLIER, ROUNDS, seed, "earlier")
     makers = {OURS: nc.PriorUCB, "PriorTS": nc.PriorTS, ARMS: nc.EmpiricalArms}
     return {name + HEARD: after(make(model), earlier) for name, make in makers.items()}

@@ -36,7 +36,7 @@ METHODS: dict[str, Any] = {"PriorUCB": nc.PriorUCB, "PriorTS": nc.PriorTS, "Empi
 
 @dataclass(frozen=True)
 class Opinions:
-    """People with a common part, two shared directions, and opinions of single actions of which a `share` lasts."""
+    """People with a population mean, two shared directions, and per-action effects of which a `share` repeats."""
 
     actions: int
     share: float = 0.0
@@ -61,7 +61,7 @@ class Opinions:
         return Logs.from_arrays(user=np.repeat(np.arange(users), steps), action=met.ravel(), reward=reward.ravel())
 
     def episode(self, rng: np.random.Generator, horizon: int) -> Episode:
-        """One newcomer; means are what lasts."""
+        """One newcomer; means are the repeatable part."""
         mean, factor = self._common
         own = np.sqrt(self.share) * rng.standard_normal(self.actions)
         lasting = mean + factor @ rng.standard_normal(2) + own

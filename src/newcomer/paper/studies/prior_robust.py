@@ -36,7 +36,7 @@ WORLDS: dict[str, dict[str, Any]] = {
     "three clusters": {"latents": "clusters"},
 }
 WRONG = {"noise variance / 4": 0.25, "noise variance x 4": 4.0}
-CASES = pl.Enum([*WORLDS, *WRONG])  # in the order in which they are told
+CASES = pl.Enum([*WORLDS, *WRONG])  # in the order of the table
 SCALES = (1.25, 0.5)
 SEEDS = 20
 
@@ -84,7 +84,7 @@ def run(setting: Setting, *, scale: float, case: str, users: int, newcomers: int
 
 
 def _regrets(rows: pl.DataFrame, case: str) -> list[tuple[str, str, int, float]]:
-    """Mean cumulative regret every few rounds, and the share of users whom the test took for strangers."""
+    """Mean cumulative regret every few rounds, and the share of users whom the test took for outliers."""
     lines = simulated_curves(rows).filter(pl.col("t") % EVERY == 0)
     found = [_named(case, policy, t, value) for policy, t, value in lines.select("policy", "t", "regret").iter_rows()]
     last = lines.filter((pl.col("t") == ROUNDS) & pl.col("policy").str.contains("PriorUCB"))

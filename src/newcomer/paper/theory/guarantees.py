@@ -1,8 +1,8 @@
 """What the paper's theorems promise, as numbers: regret of LinUCB, ProBALL-UCB, LOCAL-UCB, and the radius behind them.
 
 All are rates: constants and logarithms that the theorems hide are 1 here. `quality` stands for 1 / (lambda_A^3
-lambda_theta), how badly the logs cover actions and preferences; 1 is perfect. docs/paper/theory.md has the theorem kappa_t
-<= sqrt(t), by which the sum of kappa^2 in ProBALL's bound can be left to its worst case.
+lambda_theta), how badly the logs cover actions and preferences; 1 is perfect. docs/paper/theory.md has the theorem
+kappa_t <= sqrt(t), by which the sum of kappa^2 in ProBALL's bound can be left to its worst case.
 """
 
 from __future__ import annotations

@@ -354,11 +354,10 @@ OWN = (0.4, 1.2)  # least and largest standard deviation of the residual of an a
 
 @dataclass(frozen=True, eq=False)
 class MadeUp:
-    """A world of made-up people, and the truth about them: directions (A, k) and residual deviations (A,)."""
+    """A simulated world of people, and the truth about them: directions (A, k)."""
 
     world: People
     directions: Floats
-    deviations: Floats
 
     @classmethod
     def draw(cls, people: int = 4000, actions: int = 60, *, seed: int = 0, retest: float = 0.5) -> MadeUp:
@@ -374,7 +373,7 @@ class MadeUp:
         preferences = rng.standard_normal((people, len(STRENGTHS))) @ directions.T
         table = liked + preferences + deviations * rng.standard_normal((people, actions))
         names = tuple(f"film {number:02d}" for number in range(actions))
-        return cls(People(table, names, held_out=0.1, retest=retest, seed=seed), directions, deviations)
+        return cls(People(table, names, held_out=0.1, retest=retest, seed=seed), directions)
 
 
 @dataclass(frozen=True, eq=False)

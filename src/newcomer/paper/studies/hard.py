@@ -7,7 +7,7 @@ members of it (LOCAL-UCB, whose rounds take longest, serves the first four and H
 and one newcomer. The theorem is about scale 1, where beta is so short that nothing can be learned in T rounds:
 everybody loses about T |beta|, what random actions lose. At scale 10, beta ten times as long, learning begins. "bound,
 as printed" has the constants of the paper; "bound, as proven" is what its steps give with the best action of the ball
-and the true divergence of the logs (newcomer/worlds/hard.py), at either scale; where it is missing they give nothing.
+and the true divergence of the logs (paper/theory/hard.py), at either scale; where it is missing they give nothing.
 """
 
 from __future__ import annotations

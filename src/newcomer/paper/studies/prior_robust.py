@@ -2,10 +2,10 @@
 
 d = 50, k = 2, 5000 users of 20 steps, the true rank given, entries of U up to 1.25 and 0.5, twenty worlds of ten
 newcomers, T = 200. Student tails have five degrees of freedom and the Gaussian's variance; "three clusters" are three
-equally likely tastes with a little spread. A wrong noise variance is put into the fitted model: PriorUCB then trusts
-rewards four times too much, or too little. Every number is compared with the well-specified case of the same factor U
-(`ratio`, paired by world). "Strangers" are users whom PriorUCB's test has moved to the full dimension: heavy tails, and
-above all a noise variance taken too small, look to it like users who contradict the prior.
+equally likely preferences with a little spread. A wrong noise variance is put into the fitted model: PriorUCB then
+trusts rewards four times too much, or too little. Every number is compared with the well-specified case of the same
+factor U (`ratio`, paired by world). "Outlier users" are those whom PriorUCB's test has moved to the full dimension:
+heavy tails, and above all a noise variance taken too small, look to it like users who contradict the prior.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def _regrets(rows: pl.DataFrame, case: str) -> list[tuple[str, str, int, float]]
     lines = simulated_curves(rows).filter(pl.col("t") % EVERY == 0)
     found = [_named(case, policy, t, value) for policy, t, value in lines.select("policy", "t", "regret").iter_rows()]
     last = lines.filter((pl.col("t") == ROUNDS) & pl.col("policy").str.contains("PriorUCB"))
-    strangers = last.select("policy", 1.0 - pl.col("in_subspace")).iter_rows()
-    return found + [_named(case, f"{policy}, strangers", ROUNDS, share) for policy, share in strangers]
+    outliers = last.select("policy", 1.0 - pl.col("in_subspace")).iter_rows()
+    return found + [_named(case, f"{policy}, outlier users", ROUNDS, share) for policy, share in outliers]
 
 
 def _named(case: str, policy: str, t: int, value: float) -> tuple[str, str, int, float]:
@@ -109,7 +109,7 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:
     """Regret against rounds, a panel for each case, entries up to 1.25; LinUCB, far above, is in the table only."""
-    shown = frame.filter(pl.col("scale") == SCALES[0], ~pl.col("measure").str.contains("error|strangers|LinUCB"))
+    shown = frame.filter(pl.col("scale") == SCALES[0], ~pl.col("measure").str.contains("error|outlier users|LinUCB"))
     shown = shown.sort(pl.col("case").cast(CASES), maintain_order=True)
     y = Axis("value", "cumulative regret")
     return draw_lines(shown, path, x=ROUND, y=y, series="measure", error="value_se", facet="case", columns=3)

@@ -10,7 +10,7 @@ others redraw everything.
 PriorUCB and EmpiricalArms begin with a weight of 0.5, 0.25 or 0.1 on "nothing comes again" (0.9, 0.5 or 0.25 where the
 model finds nothing shared) and the rest even, or with what twenty earlier users told; PriorUCB on 0/1 with a curiosity
 of 0.5 or 0.25; PriorTS, on whole tables, with 0.5 or told. (After two seeds the list was changed once: starts where
-nothing is shared were added, and the test of strangers, which takes errors for normal, was left out on 0/1.)
+nothing is shared were added, and the test for outlier users, which takes errors for normal, was left out on 0/1.)
 
 To be chosen: the start and the curiosity with the least regret on average (mean of log ratios over tables and cases),
 if no table and case is worse than before this study by more than 1% beyond two standard errors; of starts within 0.2%

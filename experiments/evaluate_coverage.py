@@ -43,7 +43,7 @@ from newcomer.evaluation.results import CurveStep, PolicyRow, result_curves, res
 from newcomer.evaluation.settings import EVALUATION
 from newcomer.evidence import GainStep
 from newcomer.gain import heldout_gain
-from newcomer.gain.deals import PerUser, UserTable
+from newcomer.gain.deals import PerUser, UserResults
 from newcomer.interval import Interval
 from newcomer.logs import Logs
 from newcomer.logs.reduce import reduce
@@ -117,7 +117,7 @@ def run(seed: int) -> list[dict[str, float | str | int]]:
     said, alone = _judged(looked), _judged(looked, alone=True)
     true = _judged([_look(model, crowd.logs, deals=1) for model, crowd in zip(models, others, strict=True)])
     values = off_policy.off_policy_rows(
-        UserTable.joined([_weigh(*pair) for pair in zip(models, held_out, strict=True)])
+        UserResults.joined([_weigh(*pair) for pair in zip(models, held_out, strict=True)])
     )[0]
     row = next(one for one in values if one.policy == OURS and one.interactions == LOOK)
     worth = np.mean([_worth(model, crowd) for model, crowd in zip(models, others, strict=True)])
@@ -138,7 +138,7 @@ def _told(name: str, seed: int, said: Interval, alone: Interval, truth: float) -
     return told | {"covered": inside, "before": before}
 
 
-def _look(model: Model, logs: Logs, deals: int = 2) -> tuple[UserTable, UserTable]:
+def _look(model: Model, logs: Logs, deals: int = 2) -> tuple[UserResults, UserResults]:
     """What the predictors and policies are worth to the people of some logs."""
     ours, mean = PriorUCB(model), PopulationMean(model)
     predictors = {OURS: ByPolicy(ours), MEAN: ByPolicy(mean), POSTERIOR: ByPolicy(PriorTS(model))}
@@ -146,12 +146,12 @@ def _look(model: Model, logs: Logs, deals: int = 2) -> tuple[UserTable, UserTabl
     every = np.full((*found.people.values.shape[:2], len(EVALUATION.steps), 3), np.nan)
     every[:, :, EVALUATION.steps.index(LOOK)] = found.people.values[:, :, 0]
     games = off_policy_replay({OURS: ours, MEAN: mean}, logs, rounds=ROUNDS)
-    return UserTable(found.names, PerUser(found.people.hashes, every)), games
+    return UserResults(found.names, PerUser(found.people.hashes, every)), games
 
 
-def _judged(found: list[tuple[UserTable, UserTable]], *, alone: bool = False) -> dict[str, Interval]:
+def _judged(found: list[tuple[UserResults, UserResults]], *, alone: bool = False) -> dict[str, Interval]:
     """The estimates of the folds together; `alone` with errors by the spread of people alone."""
-    judged, played = (UserTable.joined([one[i] for one in found]) for i in (0, 1))
+    judged, played = (UserResults.joined([one[i] for one in found]) for i in (0, 1))
     if alone:
         judged, played = replace(judged, folds=None), replace(played, folds=None)
     ours, mean, chance = (judged.of(name)[:, EVALUATION.steps.index(LOOK), REWARD] for name in (OURS, MEAN, CHANCE))
@@ -172,7 +172,7 @@ def _judged(found: list[tuple[UserTable, UserTable]], *, alone: bool = False) ->
     }
 
 
-def _weigh(model: Model, logs: Logs) -> UserTable:
+def _weigh(model: Model, logs: Logs) -> UserResults:
     return off_policy.off_policy_sums({OURS: PriorUCB(model)}, PriorTS(model), logs)
 
 

@@ -21,7 +21,7 @@ from newcomer.evaluation.off_policy import off_policy_choice_rewards, off_policy
 from newcomer.evaluation.predictors import ARMS, MEAN, OURS, predictors_of
 from newcomer.evaluation.results import Interval
 from newcomer.evaluation.settings import EVALUATION
-from newcomer.gain.deals import PerUser, UserTable, deal_rows
+from newcomer.gain.deals import PerUser, UserResults, deal_rows
 from newcomer.gain.propensities import Menu
 from newcomer.interval import ratio_interval
 from newcomer.logs import disk_store, workers
@@ -403,10 +403,10 @@ def test_the_fitted_world_draws_what_the_model_says(model):
 
 def test_folds_share_the_names_that_all_have():
     tables = [
-        UserTable(names, PerUser(np.array([first], dtype=np.uint64), np.arange(2.0)[None, : len(names)] + first))
+        UserResults(names, PerUser(np.array([first], dtype=np.uint64), np.arange(2.0)[None, : len(names)] + first))
         for first, names in ((7, ("a", "b")), (3, ("b",)))
     ]
-    joined = UserTable.joined(tables)
+    joined = UserResults.joined(tables)
     assert joined.names == ("b",) and joined.people.hashes.tolist() == [3, 7] and joined.of("b").tolist() == [3.0, 8.0]
 
 
@@ -477,7 +477,7 @@ def test_few_effective_rows_are_left_out():
     kept = np.zeros((200, 1, len(EVALUATION.windows), len(off_policy.KEPT)))
     kept[:, 0, 0, off_policy.ROWS] = 1.0
     kept[:3, 0, 0, [off_policy.WEIGHT, off_policy.SQUARE]] = [50.0, 2500.0]
-    table = UserTable((OURS,), PerUser(np.arange(200, dtype=np.uint64), kept))
+    table = UserResults((OURS,), PerUser(np.arange(200, dtype=np.uint64), kept))
     assert off_policy.off_policy_rows(table) == ([], 1)
 
 

@@ -30,7 +30,7 @@ BREATH = 1.5  # seconds between waves of --keep-running
 
 
 @dataclass
-class Newcomers:
+class DemoNewcomers:
     """Newcomers of a simulated world: their ids, the actions on offer, the rewards they would give."""
 
     world: People
@@ -76,7 +76,7 @@ def play_demo_serve(out: Path, world: People, few: Logs, *, seed: int, force: bo
         _tell(
             "and at the cold start: the curve of treated users rises from decision to decision, the others stay level"
         )
-        newcomers = Newcomers(world, seed)
+        newcomers = DemoNewcomers(world, seed)
         for _ in range(WAVES):
             demo_serve_wave(client, newcomers)
             _tell(client.lift().words[0])
@@ -102,7 +102,7 @@ def play_demo_serve(out: Path, world: People, few: Logs, *, seed: int, force: bo
     )
 
 
-def demo_serve_wave(client: Client, newcomers: Newcomers, size: int = WAVE, steps: int = STEPS) -> None:
+def demo_serve_wave(client: Client, newcomers: DemoNewcomers, size: int = WAVE, steps: int = STEPS) -> None:
     """People come, are decided for and answer, step by step: most of them in batches, some with a request each."""
     for people in newcomers.wave(size, steps):
         asked: list[dict[str, Any]] = [{"user": user, "candidates": offered.tolist()} for user, offered, _ in people]
@@ -129,7 +129,7 @@ def _compare(client: Client, models: list[Model]) -> None:
         _tell(f"{arm} decisions brought {before:.2f} on average before the new model, {after:.2f} with it{why}")
 
 
-def _go_on(client: Client, newcomers: Newcomers, address: str) -> None:
+def _go_on(client: Client, newcomers: DemoNewcomers, address: str) -> None:
     """Newcomers keep coming, a few at a time."""
     _say(f"Newcomers keep coming: {address}. Ctrl-C ends it")
     try:

@@ -26,7 +26,7 @@ from newcomer.gain.deals import (
     Deal,
     PerUser,
     Progress,
-    UserTable,
+    UserResults,
     deal_rows,
     dealt_actions,
     gather_dealt_users,
@@ -142,14 +142,14 @@ def judge_cold_start(
     choices: int,
     deals: int = EVALUATION.deals,
     progress: Progress | None = None,
-) -> UserTable:
+) -> UserResults:
     """What P predictors are worth to the users of some logs: values (n, P + 1, T, 3).
 
     `CHANCE` is the name of the last: as its reward it has the average of the candidates.
     """
     names = None if logs.action_ids is None else np.array(logs.action_ids)
     look = partial(_look, predictors=tuple(predictors.values()), names=names, steps=steps, choices=choices, deals=deals)
-    return UserTable((*predictors, CHANCE), gather_dealt_users(logs, look, progress))
+    return UserResults((*predictors, CHANCE), gather_dealt_users(logs, look, progress))
 
 
 def _look(

@@ -49,7 +49,7 @@ from newcomer.evaluation.settings import EVALUATION
 from newcomer.evidence import Evidence, GainStep, HeldoutGain
 from newcomer.findings import Findings
 from newcomer.gain.arm_gains import arm_gains
-from newcomer.gain.deals import Progress, UserTable, deal_choices, deal_lengths, usual_deal_length
+from newcomer.gain.deals import Progress, UserResults, deal_choices, deal_lengths, usual_deal_length
 from newcomer.gain.heldout_gain import heldout_gain_deals, heldout_gain_judges
 from newcomer.gain.propensities import why_no_propensities
 from newcomer.gain.settings import GAINS
@@ -142,7 +142,7 @@ def evaluate_fitted(
     if fitted is None:
         begun = stages.begin_fit(FITTED)
         fitted = fit_and_fit_parts(logs, rank=rank, estimator=estimator, calibrate=not quick, progress=begun)
-    plan = replace(Plan.of(logs, seed, seen, fitted, quick=quick), rank=rank, estimator=estimator)
+    plan = replace(EvaluationPlan.of(logs, seed, seen, fitted, quick=quick), rank=rank, estimator=estimator)
     models = [model for model, _ in fitted.apart]
     each = _folds(plan, models, stages)
     evidence = replace(fitted.model.evidence, checks=checked)
@@ -193,7 +193,7 @@ def _usual_evaluation_folds(logs: Logs) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class EvaluationPlan:
     """What is decided before the first fit: who is held out, what they choose among, and what can be estimated."""
 
     logs: Logs
@@ -215,7 +215,7 @@ class Plan:
         return self.logs.judges or self.logs
 
     @classmethod
-    def of(cls, logs: Logs, seed: int, seen: _Seen, fitted: Fitting, *, quick: bool) -> Plan:
+    def of(cls, logs: Logs, seed: int, seen: _Seen, fitted: Fitting, *, quick: bool) -> EvaluationPlan:
         """By what was seen of the logs, and the buckets of the users whom each fit held out."""
         held_out, facts = [judged for _, judged in fitted.apart], fitted.model.evidence.population
         length = seen.usual_length(logs)
@@ -320,15 +320,15 @@ class FoldResult:
     """What one fold gave."""
 
     made: Predictors
-    judged: UserTable
-    played: UserTable
-    weighed: UserTable | None
-    learned: dict[float, tuple[int, UserTable]] = field(
+    judged: UserResults
+    played: UserResults
+    weighed: UserResults | None
+    learned: dict[float, tuple[int, UserResults]] = field(
         default_factory=dict
     )  # by share of users: how many, and rewards
 
 
-def _folds(plan: Plan, models: list[Model], stages: Stages) -> list[FoldResult]:
+def _folds(plan: EvaluationPlan, models: list[Model], stages: Stages) -> list[FoldResult]:
     """What each fold gives; where there are workers and several folds, they are shared out."""
     tasks, engine = list(zip(plan.folds, models, strict=True)), plan.logs.engine
     if engine is None or len(tasks) == 1:
@@ -340,12 +340,12 @@ def _folds(plan: Plan, models: list[Model], stages: Stages) -> list[FoldResult]:
     return found
 
 
-def _fold_by_worker(plan: Plan, task: tuple[Fold, Model]) -> FoldResult:
+def _fold_by_worker(plan: EvaluationPlan, task: tuple[Fold, Model]) -> FoldResult:
     """A fold in another process, which tells of its end alone."""
     return _fold(plan, *task, Stages(None, 1.0))
 
 
-def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> FoldResult:
+def _fold(plan: EvaluationPlan, fold: Fold, model: Model, stages: Stages) -> FoldResult:
     """Judge the model of a fit without some users by these, play, weigh, and fit again to fewer."""
     train, people = fold.to_fit(plan.logs), fold.held_out(plan.judging, plan.share)
     stages.begin(plan.weights["others"])
@@ -363,7 +363,7 @@ def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> FoldResult:
     return FoldResult(made, judged, played, weighed, learned)
 
 
-def _weighed(plan: Plan, model: Model, people: Logs, progress: Progress) -> UserTable:
+def _weighed(plan: EvaluationPlan, model: Model, people: Logs, progress: Progress) -> UserResults:
     """Values by propensities of the policies that have a model."""
     judged: dict[str, Any] = {OURS: PriorUCB(model), "PriorTS": PriorTS(model, votes=EVALUATION.votes)}
     judged |= {MEAN: PopulationMean(model.without_attributes())}
@@ -371,7 +371,9 @@ def _weighed(plan: Plan, model: Model, people: Logs, progress: Progress) -> User
     return off_policy_sums(judged, PriorTS(model), people, seed=plan.seed, progress=progress)
 
 
-def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) -> dict[float, tuple[int, UserTable]]:
+def _learned(
+    plan: EvaluationPlan, fold: Fold, train: Logs, people: Logs, stages: Stages
+) -> dict[float, tuple[int, UserResults]]:
     """What PriorUCB gets after some interactions when it was fitted to fewer users; less where they are too few."""
     tick = stages.begin_fit(plan.weights["learn"])
     found = {}
@@ -389,11 +391,11 @@ def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) 
     return found
 
 
-def _told(plan: Plan, found: list[FoldResult], heldout: HeldoutGain | None) -> Evaluation:
+def _told(plan: EvaluationPlan, found: list[FoldResult], heldout: HeldoutGain | None) -> Evaluation:
     """The folds together, in records."""
     logs, first = plan.logs.summary, found[0].made
-    judged = UserTable.joined([one.judged for one in found])
-    played = UserTable.joined([one.played for one in found])
+    judged = UserResults.joined([one.judged for one in found])
+    played = UserResults.joined([one.played for one in found])
     headline = tuple(_headline(step) for step in heldout.steps) if heldout else ()
     values, why = _off_policy(plan, [one.weighed for one in found if one.weighed is not None])
     return Evaluation(
@@ -423,11 +425,11 @@ def _headline(step: GainStep) -> HeadlineStep:
     return HeadlineStep(step.interactions, step.people, step.reward, step.over_mean, step.over_arms, step.over_logged)
 
 
-def _off_policy(plan: Plan, weighed: list[UserTable]) -> tuple[Any, str]:
+def _off_policy(plan: EvaluationPlan, weighed: list[UserResults]) -> tuple[Any, str]:
     """Rows, or None and why there are none."""
     if not weighed:
         return None, plan.why_not
-    table = UserTable.joined(weighed)
+    table = UserResults.joined(weighed)
     odd = off_policy_misfit(table)
     rows, missing = off_policy_rows(table)
     if odd or not rows:
@@ -436,7 +438,7 @@ def _off_policy(plan: Plan, weighed: list[UserTable]) -> tuple[Any, str]:
     return tuple(rows), f"{missing} values by propensities are left out: 30 effective rows carry none." * bool(missing)
 
 
-def _notes(plan: Plan, first: Predictors) -> list[str]:
+def _notes(plan: EvaluationPlan, first: Predictors) -> list[str]:
     """What was left out, and which limits were kept to."""
     said = [*first.notes, *predictors_left_out(first)]
     if plan.judging is not plan.logs:
@@ -458,7 +460,7 @@ def _notes(plan: Plan, first: Predictors) -> list[str]:
     return said
 
 
-def _simulated(plan: Plan, first: Predictors) -> tuple[PolicyRow, ...]:
+def _simulated(plan: EvaluationPlan, first: Predictors) -> tuple[PolicyRow, ...]:
     """Policies in a world drawn from the first fit."""
     menu = fitted_world_menu(plan.logs, named=predictor_knows_actions(first.model), seed=plan.seed)
     world = FittedWorld(first.model, menu, choices=plan.choices)

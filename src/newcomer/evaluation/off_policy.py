@@ -38,7 +38,7 @@ from newcomer.evaluation.settings import EVALUATION
 from newcomer.gain.deals import (
     PerUser,
     Progress,
-    UserTable,
+    UserResults,
     deal_rows,
     dealt_actions,
     dealt_rewards,
@@ -55,11 +55,11 @@ from newcomer.transforms import untransform_rewards
 
 def off_policy_replay(
     policies: Mapping[str, Any], logs: Logs, *, rounds: int, seed: int = 0, progress: Progress | None = None
-) -> UserTable:
+) -> UserResults:
     """Rewards (n, P, T) of P policies in T rounds for everybody who has twice as many rows."""
     names = None if logs.action_ids is None else np.array(logs.action_ids)
     look = partial(_replayed, policies=tuple(policies.values()), names=names, rounds=rounds, seed=seed)
-    return UserTable(tuple(policies), gather_dealt_users(logs, look, progress))
+    return UserResults(tuple(policies), gather_dealt_users(logs, look, progress))
 
 
 def _replayed(batch: Batch, *, policies: tuple[Any, ...], names: Any, rounds: int, seed: int) -> PerUser:
@@ -153,11 +153,11 @@ ROWS, RESULT, WEIGHT, SQUARE, LARGEST, IPS, ROBUST, INVERSE, OFFERED = range(len
 
 def off_policy_sums(
     policies: Mapping[str, Any], expects: Any, logs: Logs, *, seed: int = 0, progress: Progress | None = None
-) -> UserTable:
+) -> UserResults:
     """Sums over rows of each user (n, P, windows, kept); `expects` is the policy whose scores are q."""
     names = np.array(logs.action_ids)
     look = partial(_look, policies=tuple(policies.values()), expects=expects, menu=Menu(names), seed=seed)
-    return UserTable(tuple(policies), gather_dealt_users(logs, look, progress))
+    return UserResults(tuple(policies), gather_dealt_users(logs, look, progress))
 
 
 def _look(batch: Batch, *, policies: tuple[Any, ...], expects: Any, menu: Menu, seed: int) -> PerUser:
@@ -213,14 +213,14 @@ def _add(sums: Floats, people: Ints, batch: Batch, rows: Ints, offer: Offer, cha
     sums[people, LARGEST] = np.maximum(sums[people, LARGEST], weight)
 
 
-def off_policy_misfit(table: UserTable) -> str:
+def off_policy_misfit(table: UserResults) -> str:
     """Why propensities cannot be right, by the rows of the first policy, which are those of all."""
     own = table.people.values[:, 0].sum(axis=1)
     own = own[own[:, ROWS] > 0]
     return inconsistent_propensities(own[:, ROWS], own[:, INVERSE], own[:, OFFERED])
 
 
-def off_policy_rows(table: UserTable) -> tuple[list[OffPolicyRow], int]:
+def off_policy_rows(table: UserResults) -> tuple[list[OffPolicyRow], int]:
     """The estimate of each window and policy, and how many are left out for having too few effective rows."""
     told, missing = [], 0
     for window, (begin, _) in enumerate(EVALUATION.windows):

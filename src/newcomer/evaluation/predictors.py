@@ -40,7 +40,7 @@ from newcomer.errors import NewcomerError
 from newcomer.evaluation.cold_start import ByPolicy, ByRidge, Predictor
 from newcomer.evaluation.recommenders import recommenders
 from newcomer.evaluation.settings import EVALUATION
-from newcomer.gain.deals import Deal, UserTable
+from newcomer.gain.deals import Deal, UserResults
 from newcomer.interval import FEWEST, Interval, interval_in_words
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
@@ -185,7 +185,7 @@ class AttributeStep(Shown):
 
 
 def attribute_predictor_steps(
-    judged: UserTable, steps: tuple[int, ...], reward: int, ours: str, mean: str
+    judged: UserResults, steps: tuple[int, ...], reward: int, ours: str, mean: str
 ) -> tuple[AttributeStep, ...]:
     """What attributes were worth after each number of interactions; nothing where the model has none."""
     if BLIND not in judged.names:

@@ -25,7 +25,7 @@ from newcomer.evaluation.settings import EVALUATION
 from newcomer.evidence import LIMITS, Everybody
 from newcomer.findings import Decision, Known
 from newcomer.gain.arm_gains import ArmStep, arm_gain_sentences
-from newcomer.gain.deals import UserTable
+from newcomer.gain.deals import UserResults
 from newcomer.gain.settings import GAINS
 from newcomer.gain.verdict import verdict_times
 from newcomer.interval import FEWEST, Interval, interval_in_words
@@ -398,7 +398,7 @@ def _named(rows: list[PolicyRow], name: str) -> PolicyRow:
     return next(row for row in rows if row.policy == name)
 
 
-def result_curves(judged: UserTable) -> tuple[CurveStep, ...]:
+def result_curves(judged: UserResults) -> tuple[CurveStep, ...]:
     """Every predictor after every number of interactions; PriorUCB ranks by more than it expects, and has no error."""
     curves = []
     for name in (name for name in judged.names if name not in (OURS, CHANCE)):
@@ -413,7 +413,7 @@ def result_curves(judged: UserTable) -> tuple[CurveStep, ...]:
     return tuple(curves)
 
 
-def result_table_rows(played: UserTable, rounds: Sequence[int]) -> tuple[PolicyRow, ...]:
+def result_table_rows(played: UserResults, rounds: Sequence[int]) -> tuple[PolicyRow, ...]:
     """Average rewards a round of each policy over the first rounds; rewards are (n, P, T)."""
     people, _, length = played.people.values.shape
     if people < FEWEST:
@@ -441,7 +441,7 @@ def simulated_result_rows(rows: pl.DataFrame) -> tuple[PolicyRow, ...]:
 
 
 def learning_results(
-    judged: UserTable, learned: Sequence[dict[float, tuple[int, UserTable]]], users: int, look: int
+    judged: UserResults, learned: Sequence[dict[float, tuple[int, UserResults]]], users: int, look: int
 ) -> tuple[LearningStep, ...]:
     """Gains after `look` interactions by users fitted to: those of the folds together, and all `users` last."""
     place = EVALUATION.steps.index(look)
@@ -450,7 +450,7 @@ def learning_results(
         return ()
     lines = []
     for share in (share for share in learned[0] if all(share in one for one in learned)):
-        fewer = UserTable.joined([one[share][1] for one in learned])
+        fewer = UserResults.joined([one[share][1] for one in learned])
         own = _aligned(judged, fewer, fewer.of(OURS)[:, 0, REWARD])
         fewer_users = round(np.mean([one[share][0] for one in learned]))
         gains = (Interval.of(one, judged.folds) for one in (own - mean, ours - own))
@@ -459,7 +459,7 @@ def learning_results(
     return (*lines, whole) if lines else ()
 
 
-def _aligned(judged: UserTable, other: UserTable, values: Floats) -> Floats:
+def _aligned(judged: UserResults, other: UserResults, values: Floats) -> Floats:
     """Values of another table of users in the order of the first, NaN where somebody is not in it."""
     places = dict(zip(other.people.hashes.tolist(), values.tolist(), strict=True))
     return np.array([places.get(one, np.nan) for one in judged.people.hashes.tolist()])

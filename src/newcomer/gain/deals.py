@@ -141,7 +141,7 @@ def _join(one: PerUser, other: PerUser) -> PerUser:
 
 
 @dataclass(frozen=True)
-class UserTable:
+class UserResults:
     """Numbers of users by name of a predictor or policy: `people.values` are (n, names, ...).
 
     `folds` (n,) says by which of several fits each of the users was judged; None where there is one.
@@ -156,7 +156,7 @@ class UserTable:
         return np.asarray(self.people.values[:, self.names.index(name)])
 
     @classmethod
-    def joined(cls, tables: Sequence[UserTable]) -> UserTable:
+    def joined(cls, tables: Sequence[UserResults]) -> UserResults:
         """The users of several folds, under the names that all of these have."""
         names = tuple(name for name in tables[0].names if all(name in table.names for table in tables))
         hashes = np.concatenate([one.people.hashes for one in tables])

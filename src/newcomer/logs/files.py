@@ -41,7 +41,7 @@ import polars as pl
 from newcomer.errors import LogsError, error_name_hint
 from newcomer.logs.columns import Epoch
 from newcomer.logs.disk_store import Scratch, no_disk_room
-from newcomer.logs.schema import Layout, Renames, resolve_schema
+from newcomer.logs.schema import LogLayout, Renames, resolve_schema
 from newcomer.logs.text_columns import (
     MISSING,
     text_date_questions,
@@ -327,7 +327,7 @@ def refuse_twin_columns_of_log_file(names: Sequence[str], *, where: str = "") ->
 MANY_USERS = 5_000_000  # above which ids are not compared for spellings: all of them would be held at once
 
 
-def common_log_file_layout(tables: Sequence[TableFile], columns: Renames | None, epoch: Epoch | None) -> Layout:
+def common_log_file_layout(tables: Sequence[TableFile], columns: Renames | None, epoch: Epoch | None) -> LogLayout:
     """The layout of the first file, if every other file has the same columns."""
     layouts = [resolve_schema(table.names, columns, source=table.name, epoch=epoch) for table in tables]
     expected = set(layouts[0].names())
@@ -350,12 +350,12 @@ class FileFacts:
     dropped: int = 0  # rows with a missing value, where they are to be dropped
     gaps: dict[str, int] = field(default_factory=dict)  # how many of them each column has
 
-    def dropping(self, layout: Layout) -> Layout:
+    def dropping(self, layout: LogLayout) -> LogLayout:
         """The layout that says how many rows are left out."""
         return layout.dropping(self.gaps, self.dropped, self.rows)
 
     @classmethod
-    def of(cls, tables: Sequence[TableFile], layout: Layout) -> FileFacts:
+    def of(cls, tables: Sequence[TableFile], layout: LogLayout) -> FileFacts:
         """One look at the columns concerned of every file; the metadata of a Parquet file will often do."""
         ids = [name for name in (layout.user, layout.action) if name is not None]
         rows, lows, highs, whole = 0, [], [], layout.step is not None and layout.epoch is None
@@ -425,7 +425,7 @@ def log_file_value_counts(tables: Sequence[TableFile], name: str) -> pl.DataFram
     return pl.concat(counts).group_by("value").agg(pl.col("len").sum())
 
 
-def log_file_date_layout(tables: Sequence[TableFile], layout: Layout) -> Layout:
+def log_file_date_layout(tables: Sequence[TableFile], layout: LogLayout) -> LogLayout:
     """The layout that knows how dates such as 03/02/2020 are to be read, where all files together settle it."""
     name = str(layout.step)
     texts = [table for table in tables if table.types[name] == pl.String]
@@ -440,7 +440,7 @@ def log_file_dates_note(name: str, dates: str, why: str) -> str:
     return f"Dates in {name} are read with the {dates.removesuffix('-first')} first: {why} (dates= or --dates chooses)."
 
 
-def same_users_in_log_files_note(tables: Sequence[TableFile], layout: Layout, texts: dict[str, bool]) -> list[str]:
+def same_users_in_log_files_note(tables: Sequence[TableFile], layout: LogLayout, texts: dict[str, bool]) -> list[str]:
     """A note on users whose ids differ in case or blanks alone; those of actions are looked at in the catalogue.
 
     Ids of one case and without blanks are all that most files have, and cost one look; of very many others nothing is
@@ -459,7 +459,7 @@ def same_users_in_log_files_note(tables: Sequence[TableFile], layout: Layout, te
     return text_spellings_note(distinct, "user")
 
 
-def numeric_columns_of_log_file(layout: Layout) -> list[str]:
+def numeric_columns_of_log_file(layout: LogLayout) -> list[str]:
     """The columns of plain numbers."""
     return [name for name in (layout.reward, layout.propensity, *layout.numeric_features) if name is not None]
 

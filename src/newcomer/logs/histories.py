@@ -31,7 +31,7 @@ class Rows:
     """Validated rows in the order of arrival, every column (rows, ...).
 
     `users` is Int64 or String. `actions` are positions in the catalogue; `features` (rows, d) are there if rows bring
-    their own. `candidates` are lists of positions, `arms` positions in `Layout.arms`. `steps` are integers, or
+    their own. `candidates` are lists of positions, `arms` positions in `LogLayout.arms`. `steps` are integers, or
     nanoseconds if `timestamps`, whose ties are allowed.
     """
 

@@ -3,7 +3,7 @@
 A log is rows (user, step, action or features, reward). `read_logs` takes a row of a file this way:
 
     Reader.of         files found, and how each is written                                files.py
-    resolve           which column plays which part: a Layout                             schema.py
+    resolve           which column plays which part: a LogLayout                             schema.py
     catalogue_of      the actions and their features: Items                               reader.py, items.py
     Reader.rows       a chunk of the file, its columns typed                              reader.py, text_columns.py
     extract           ids, rewards, features checked; the action's position: Rows         schema.py, columns.py
@@ -72,7 +72,7 @@ from newcomer.logs.read_options import FeatureChoice, check_read_options, clip_r
 from newcomer.logs.reader import reader_catalogue, reader_inspects_frame, reader_rows_without_gaps
 from newcomer.logs.schema import (
     LOOKS_LIKE_TIME,
-    Layout,
+    LogLayout,
     Missing,
     Renames,
     extract_by_schema,
@@ -215,7 +215,7 @@ class Logs(Shown):
             raise unequal_frame_error({"user": len(frame), "features": len(matrix)})
         if matrix is None and action is None:
             raise LogsError("neither features nor actions", todo="pass features= or action=")
-        layout = Layout(
+        layout = LogLayout(
             step=None if step is None else "step",
             action=None if action is None else "action",
             propensity=None if propensity is None else "propensity",
@@ -297,7 +297,7 @@ class Logs(Shown):
     def _from_frame(
         cls,
         frame: pl.DataFrame,
-        layout: Layout,
+        layout: LogLayout,
         *,
         items: Any,
         intercept: bool,

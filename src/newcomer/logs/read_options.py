@@ -21,7 +21,7 @@ from newcomer.logs.feature_columns import expand_feature_column_names
 from newcomer.logs.files import TableFile, find_log_files
 from newcomer.logs.frames import frame_column_names, is_frame
 from newcomer.logs.memory_store import Clip
-from newcomer.logs.schema import Layout, Missing, Renames
+from newcomer.logs.schema import LogLayout, Missing, Renames
 from newcomer.logs.text_columns import Dates
 from newcomer.transforms import LEAST, NEEDED, TRANSFORMS, Transform, transform_rewards
 from newcomer.validate import show_invalid_value, validate_callback, validate_flag, validate_one_of, validate_whole
@@ -35,7 +35,7 @@ class ReadOptions(NamedTuple):
     dates: Dates | None = None
     reward_transform: Transform | None = None
 
-    def on(self, layout: Layout) -> Layout:
+    def on(self, layout: LogLayout) -> LogLayout:
         """The layout with these."""
         return replace(layout, **self._asdict())
 

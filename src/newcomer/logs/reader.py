@@ -41,7 +41,7 @@ from newcomer.logs.files import (
 from newcomer.logs.frames import frame_to_polars, is_frame
 from newcomer.logs.histories import Rows
 from newcomer.logs.items import Items, item_action_column, item_spellings_note, only_item_names
-from newcomer.logs.schema import LOOKS_LIKE_TIME, Layout, Renames, extract_by_schema, find_schema_time
+from newcomer.logs.schema import LOOKS_LIKE_TIME, LogLayout, Renames, extract_by_schema, find_schema_time
 from newcomer.logs.text_columns import (
     text_date_questions,
     text_dates_found,
@@ -79,7 +79,7 @@ class Reader:
     """
 
     tables: tuple[TableFile, ...]
-    layout: Layout
+    layout: LogLayout
     total: int
     text_ids: dict[str, bool]
     commas: frozenset[str]
@@ -91,7 +91,7 @@ class Reader:
         paths: Paths,
         columns: Renames | None,
         epoch: Epoch | None,
-        asked_for: Callable[[Layout], Layout] = lambda layout: layout,
+        asked_for: Callable[[LogLayout], LogLayout] = lambda layout: layout,
     ) -> Reader:
         """The files at `paths`, the one layout that all of them have, and what they say before their rows are read.
 
@@ -298,7 +298,7 @@ def _plain(table: TableFile, name: str, texts: dict[str, bool]) -> pl.Expr:
     )
 
 
-def _complete_rows_of_reader(frame: pl.DataFrame, layout: Layout, place: Place) -> tuple[pl.DataFrame, Place]:
+def _complete_rows_of_reader(frame: pl.DataFrame, layout: LogLayout, place: Place) -> tuple[pl.DataFrame, Place]:
     """The rows of a frame that have all their values, and where these are."""
     gaps = layout.incomplete(frame.schema).values()
     kept = ~frame.select(pl.any_horizontal(*gaps).alias("gap"))["gap"]
@@ -325,7 +325,7 @@ def _step_kind(rows: Rows) -> str:
     return "timestamps" if rows.timestamps else "integers"
 
 
-def reader_inspects_frame(frame: pl.DataFrame, layout: Layout, *, spare_action: bool) -> Layout:
+def reader_inspects_frame(frame: pl.DataFrame, layout: LogLayout, *, spare_action: bool) -> LogLayout:
     """The layout without empty columns, and with the unit of steps that are Unix times by their size."""
     features = "beside" if spare_action else layout.features
     layout = replace(layout, features=features).without_empty(
@@ -354,8 +354,8 @@ def reader_inspects_frame(frame: pl.DataFrame, layout: Layout, *, spare_action: 
 
 
 def reader_rows_without_gaps(
-    frame: pl.DataFrame, features: NDArray[np.floating] | None, layout: Layout, place: Place
-) -> tuple[pl.DataFrame, NDArray[np.floating] | None, Layout, Place]:
+    frame: pl.DataFrame, features: NDArray[np.floating] | None, layout: LogLayout, place: Place
+) -> tuple[pl.DataFrame, NDArray[np.floating] | None, LogLayout, Place]:
     """The rows of a frame, and of the features (rows, d) beside it, that have all their values; the layout says so."""
     gaps = {name: frame.select(one.alias("gap"))["gap"] for name, one in layout.incomplete(frame.schema).items()}
     if features is not None:
@@ -369,7 +369,7 @@ def reader_rows_without_gaps(
 
 def reader_catalogue(
     items: Any,
-    layout: Layout,
+    layout: LogLayout,
     actions: Callable[[], pl.Series],
     features: Sequence[str] | None = None,
     *,
@@ -393,7 +393,7 @@ def reader_catalogue(
 
 def _catalogue(
     items: Any,
-    layout: Layout,
+    layout: LogLayout,
     actions: Callable[[], pl.Series],
     features: Sequence[str] | None,
     *,

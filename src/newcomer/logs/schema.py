@@ -1,4 +1,4 @@
-"""Layout: which column of a table plays which part, and from a frame of that layout to validated rows.
+"""The layout of logs: which column of a table plays which part, and from a frame of that layout to validated rows.
 
 The time of a row: which column of a table says when a row was logged, where the caller has not named it.
 
@@ -51,7 +51,7 @@ Renames = Mapping[str, str | Sequence[str] | None]
 
 
 @dataclass(frozen=True)
-class Layout:
+class LogLayout:
     """Which column of a table plays which part; None for a part that is absent.
 
     `features` is one column of lists, or several of numbers or text; `levels` are the schemas of those that are text.
@@ -99,7 +99,7 @@ class Layout:
 
     def with_levels(
         self, types: Sequence[Mapping[str, pl.DataType]], counted: Callable[[str], pl.DataFrame], *, where: str = ""
-    ) -> Layout:
+    ) -> LogLayout:
         """The layout that knows which of its feature columns are levels; `types` are those of each file."""
         if not isinstance(self.features, tuple):
             return self
@@ -125,7 +125,7 @@ class Layout:
             if name not in free
         }
 
-    def dropping(self, counts: Mapping[str, int], dropped: int, rows: int) -> Layout:
+    def dropping(self, counts: Mapping[str, int], dropped: int, rows: int) -> LogLayout:
         """The layout that says how many of its rows are left out, and by how much of which column."""
         if not dropped:
             return self
@@ -147,18 +147,18 @@ class Layout:
                 raise
             raise _or_without(error, "action") from error
 
-    def with_arms(self, columns: Sequence[pl.Series], place: Place) -> Layout:
+    def with_arms(self, columns: Sequence[pl.Series], place: Place) -> LogLayout:
         """The layout with the names of its arms, which are the distinct values of some columns."""
         try:
             return replace(self, arms=names_of_arms(columns, place))
         except LogsError as error:
             raise _or_without(error, "arm") from error
 
-    def noting(self, *notes: str, **changes: Any) -> Layout:
+    def noting(self, *notes: str, **changes: Any) -> LogLayout:
         """The layout with some changes and what there is to say about them."""
         return replace(self, notes=(*self.notes, *notes), **changes)
 
-    def without_empty(self, is_empty: Callable[[str], bool]) -> Layout:
+    def without_empty(self, is_empty: Callable[[str], bool]) -> LogLayout:
         """The layout without the columns that logs can do without and that hold no value at all."""
         layout = self
         for part in ("step", "propensity", "candidates", "arm", "features", "action"):
@@ -169,7 +169,7 @@ class Layout:
         return layout
 
 
-_PARTS = {field.name for field in fields(Layout)} - {
+_PARTS = {field.name for field in fields(LogLayout)} - {
     "arms",
     "epoch",
     "ties",
@@ -184,7 +184,7 @@ _PARTS = {field.name for field in fields(Layout)} - {
 
 def resolve_schema(
     available: Sequence[str], columns: Renames | None, *, source: str = "", epoch: Epoch | None = None
-) -> Layout:
+) -> LogLayout:
     """Find the parts among the available columns: as renamed by `columns`, by their own names, or by common ones.
 
     >>> resolve_schema(["who", "action", "reward"], {"user": "who"}).names()
@@ -213,7 +213,7 @@ def resolve_schema(
     features = _feature_columns(chosen, available, source)
     if features is None and chosen.get("action") is None:
         raise _missing("action", available, source, chosen)
-    return Layout(
+    return LogLayout(
         user=user,
         reward=reward,
         step=_single(chosen.get("step"), "step"),
@@ -266,7 +266,7 @@ def _recognise(chosen: dict[str, str | Sequence[str] | None], available: Sequenc
 
 def extract_by_schema(
     frame: pl.DataFrame,
-    layout: Layout,
+    layout: LogLayout,
     items: Items | None,
     place: Place,
     *,
@@ -414,12 +414,12 @@ def schema_time_names(names: Iterable[str]) -> list[str]:
 
 
 def find_schema_time(
-    layout: Layout,
+    layout: LogLayout,
     names: Sequence[str],
     types: Sequence[Mapping[str, pl.DataType]],
     ask: Ask,
     columns: Renames | None,
-) -> Layout:
+) -> LogLayout:
     """The layout with the column of times that was recognised, or with a note on what looks like one.
 
     `types` are those of each file. A `step` that the caller left out with None is not looked for.
@@ -439,7 +439,7 @@ def find_schema_time(
     return _taken(layout, found[0], values)
 
 
-def _taken(layout: Layout, name: str, values: TimeValues) -> Layout:
+def _taken(layout: LogLayout, name: str, values: TimeValues) -> LogLayout:
     """The layout with this column as its step, if all of its values can be read as times or steps."""
     looks = f"Column {name} {LOOKS_LIKE_TIME}"
     order = "rows of a user are taken in file order"
@@ -464,7 +464,7 @@ def _several(found: Sequence[str]) -> str:
     return f"{both} could each be the time of a row; rows of a user are taken in file order: {how}."
 
 
-def _values(name: str, types: Sequence[Mapping[str, pl.DataType]], ask: Ask, layout: Layout) -> TimeValues:
+def _values(name: str, types: Sequence[Mapping[str, pl.DataType]], ask: Ask, layout: LogLayout) -> TimeValues:
     """What the column holds in all files: dates or whole numbers throughout, or something else."""
     column, plain = pl.col(name), pl.col(name)
     text = any(one[name] == pl.String for one in types)

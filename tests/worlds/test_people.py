@@ -112,7 +112,7 @@ def test_retest_keeps_the_variance_and_regret_counts_what_stays():
 def test_a_retest_of_zero_leaves_answers_and_one_leaves_what_the_others_say():
     _, _, world = _people()
     person = int(world.newcomers[0])
-    np.testing.assert_array_equal(world._lasting(person), world.table[person])
+    np.testing.assert_array_equal(world._stable_answers(person), world.table[person])
     answers, whole = world.table[person], replace(world, retest=1.0)
     np.testing.assert_allclose(whole._lasting(person), answers - world._residuals(answers))
 
@@ -144,7 +144,7 @@ def test_the_limit_knows_the_complete_rows_of_the_people_in_the_logs():
 def test_where_answers_waver_the_limit_knows_what_stays_of_the_complete_rows():
     """Oracle: the covariance of what stays, person by person, and a noise of half the residual variance."""
     _, _, world = _people(people=2000, retest=0.5)
-    stays = np.array([world._lasting(person) for person in world.logged])
+    stays = np.array([world._stable_answers(person) for person in world.logged])
     model = world.limit()
     np.testing.assert_allclose(model.covariance, np.cov(stays.T), atol=0.06 * np.diag(model.covariance).max())
     np.testing.assert_allclose(np.diag(model.covariance) + model.residual_variance, np.diag(world._moments[1]))
@@ -231,7 +231,7 @@ def test_tables_of_two_values_keep_them_and_regret_counts_the_expected_answer():
     assert world.two == (0.0, 1.0) and set(np.unique(world.table)) == {0.0, 1.0}
     person = int(world.newcomers[0])
     said = np.clip(world.table[person] - world._residuals(world.table[person]), 0, 1)
-    np.testing.assert_allclose(world._lasting(person), 0.5 * world.table[person] + 0.5 * said)
+    np.testing.assert_allclose(world._stable_answers(person), 0.5 * world.table[person] + 0.5 * said)
     drawn = [world.answers(np.random.default_rng(seed), 200) for seed in range(40)]
     assert all(set(np.unique(rewards)) <= {0.0, 1.0} for _, _, rewards in drawn)
     errors = np.concatenate([(rewards - means).ravel() for _, means, rewards in drawn])
@@ -246,7 +246,7 @@ def test_steady_people_answer_as_they_did_and_the_others_waver(likes):
     firm = [bool(np.array_equal(*world.answers(np.random.default_rng(seed), 20)[1:])) for seed in range(200)]
     assert 0.35 < np.mean(firm) < 0.65
     assert 0.35 < np.mean([world.is_steady(int(person)) for person in world.newcomers]) < 0.65
-    model, rows = world.limit(), np.stack([world._lasting(int(person)) for person in world.logged])
+    model, rows = world.limit(), np.stack([world._stable_answers(int(person)) for person in world.logged])
     np.testing.assert_allclose(np.diag(model.covariance), rows.var(axis=0, ddof=1), rtol=1e-9)
     assert (model.residual_variance > 0.01).all()
 

@@ -114,7 +114,7 @@ def test_a_retest_of_zero_leaves_answers_and_one_leaves_what_the_others_say():
     person = int(world.newcomers[0])
     np.testing.assert_array_equal(world._stable_answers(person), world.table[person])
     answers, whole = world.table[person], replace(world, retest=1.0)
-    np.testing.assert_allclose(whole._lasting(person), answers - world._residuals(answers))
+    np.testing.assert_allclose(whole._stable_answers(person), answers - world._residuals(answers))
 
 
 def test_the_residual_is_the_distance_from_what_the_other_answers_say():

@@ -204,7 +204,7 @@ class RankComparison:
     def too_weak(self) -> str:
         """That something is shared for certain and of no use yet, in words; empty if that is not so.
 
-        >>> RankComparison(0, (0.0, 0.1), (0.0, 0.1), 900, certainty=4.2).too_weak[:58]
+        >>> RankComparison(0, (0.0, 0.1), (0.0, 0.1), 900, certainty=4.2).too_weak[:63]
         'users share preferences for certain (4.2 standard errors), but '
         """
         if self.chosen or self.certainty < CERTAIN:

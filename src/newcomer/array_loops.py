@@ -42,6 +42,8 @@ HUGE = 1e100
 TIE = 1e-12
 # Multiplications from which on a product of matrices is left to BLAS.
 MATRICES = 2000
+# Pivots that are swept at a time.
+PIVOTS = 4
 # A step is remembered if the gradient turned against it by at least this cosine.
 TURNED = 1e-10
 
@@ -148,6 +150,50 @@ def invert_lower_triangle(lower: Floats) -> None:
             for j in range(p + 1):
                 lower[i, j] -= weight * lower[p, j]
         lower[i, i] = scale
+
+
+@fast
+def sweep_pivots(system: Floats, first: int, rows: Floats, block: Floats) -> float:
+    """Sweep a symmetric matrix (n, n) on its pivots from `first` on, a multiple of `PIVOTS` of them.
+
+    Returns the log determinant of their block. With [[s, c^T], [c, P]], P the block of these pivots, the matrix becomes
+    [[s - c^T P^-1 c, -c^T P^-1], [P^-1 c, P^-1]]: all that a least squares needs. `PIVOTS` whole rows are taken out at
+    a time, for which there is room in `rows` (PIVOTS, n) and `block` (PIVOTS, PIVOTS). A matrix that is not positive
+    definite gives NaN.
+    """
+    size, logdet = system.shape[0], 0.0
+    for p in range(first, size, PIVOTS):
+        for a in range(PIVOTS):
+            for b in range(PIVOTS):
+                block[a, b] = system[p + a, p + b]
+        for a in range(PIVOTS):
+            pivot = block[a, a] if block[a, a] > 0.0 else np.nan
+            logdet += np.log(pivot)
+            for c in range(PIVOTS):
+                if c != a:
+                    x = block[c, a] / pivot
+                    for b in range(PIVOTS):
+                        if b != a:
+                            block[c, b] -= x * block[a, b]
+                    block[c, a] = -x
+            for b in range(PIVOTS):
+                block[a, b] = block[a, b] / pivot if b != a else 1.0 / pivot
+        for a in range(PIVOTS):
+            x, y, z, w = block[a, 0], block[a, 1], block[a, 2], block[a, 3]
+            for j in range(size):
+                rows[a, j] = x * system[p, j] + y * system[p + 1, j] + z * system[p + 2, j] + w * system[p + 3, j]
+            for b in range(PIVOTS):
+                rows[a, p + b] = block[a, b]
+        for i in range(size):
+            x, y, z, w = system[i, p], system[i, p + 1], system[i, p + 2], system[i, p + 3]
+            for b in range(PIVOTS):
+                system[i, p + b] = 0.0
+            for j in range(size):
+                system[i, j] -= x * rows[0, j] + y * rows[1, j] + z * rows[2, j] + w * rows[3, j]
+        for a in range(PIVOTS):
+            for j in range(size):
+                system[p + a, j] = rows[a, j]
+    return logdet
 
 
 @fast
@@ -320,6 +366,7 @@ def warm_array_loops() -> None:
     quadratic_form(row, one)
     cholesky(row, row.copy(), 0.0)
     invert_lower_triangle(row.copy())
+    sweep_pivots(np.eye(1 + PIVOTS), 1, np.empty((PIVOTS, 1 + PIVOTS)), np.empty((PIVOTS, PIVOTS)))
     solve(row, one, one.copy())
     invert_cholesky(block, 0.0, block.copy(), np.empty(1, dtype=np.bool_))
     invert_packed_triangle(one, one.copy(), 1)

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newcomer._fit import fit
+from newcomer.array_loops import PIVOTS, sweep_pivots
 from newcomer.em import optimizer as climbing
 from newcomer.em.fit import estimate_population
 from newcomer.em.likelihood import (
+    Probe,
     Task,
     compare_likelihoods,
     likelihood_posterior,
@@ -24,13 +26,13 @@ from newcomer.em.likelihood import (
 from newcomer.em.likelihood_loops import BLOCK
 from newcomer.em.optimizer import Gram, Optimizer, Shrinkage
 from newcomer.em.pairs import dense_pairs_of, start_from_pairs
-from newcomer.em.passes import Passes
+from newcomer.em.passes import Ascent, Passes
 from newcomer.em.shrinkage import mean_shrinkage_precision
 from newcomer.em.variance_components import persistent_variance_share
 from newcomer.logs import Logs
 from newcomer.population import Population
 from newcomer.subspace import subspace_distance, top_eigenvectors
-from newcomer.users import mix_user_hashes
+from newcomer.users import Split, mix_user_hashes
 from newcomer.worlds import Synthetic
 from tests.helpers import batch_of, close, histories
 from tests.oracles import prior as oracle
@@ -115,7 +117,7 @@ def test_variances_offsets_and_what_lasts_match_the_dense_likelihood(own, rank, 
 def test_long_histories_are_worked_on_in_blocks(actions, share):
     """Of more rows than a block has, and of actions that were met more often than that, with products by BLAS."""
     rng, table = np.random.default_rng(actions), np.random.default_rng(3).standard_normal((actions, 6))
-    settings = {"own": False, "rank": 5, "share": share, "actions": actions, "users": 4, "longest": 3 * BLOCK}
+    settings = {"own": False, "rank": 5, "share": share, "actions": actions, "users": 4, "longest": 2 * BLOCK}
     batch, parts, prior = some_people(rng, table=table, **settings)
     sums, judged = likelihood_sums(batch, (Task(prior, EVERY, NONE), Task(prior, NONE, EVERY)))
     close(sums.likelihood, oracle.likelihood(prior, parts), 1e-8)
@@ -159,6 +161,34 @@ def test_the_gradient_is_that_of_the_likelihood(own, share):
     close(found, slope(lambda logs: value(by_action=np.exp(logs)), np.log(prior.variances)), 1e-5)
 
 
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("share", [0.0, 0.6])
+def test_a_probe_has_the_likelihood_of_a_task_and_nothing_else(own, share):
+    rng = np.random.default_rng(12)
+    batch, parts, prior = some_people(rng, table=rng.standard_normal((5, 3)), own=own, rank=2, share=share)
+    probe, task = likelihood_sums(batch, (Probe(prior, EVERY), Task(prior, EVERY, NONE)))
+    assert probe.likelihood == pytest.approx(task.likelihood, rel=1e-14) and probe.gradient.size == 0
+    close(probe.likelihood, oracle.likelihood(prior, parts))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_swept_pivots_leave_least_squares_behind(size):
+    rng = np.random.default_rng(size)
+    count = size * PIVOTS
+    rows = rng.standard_normal((30, 1 + count))
+    gram = rows.T @ rows
+    inverse = np.linalg.inv(gram[1:, 1:])
+    mean = inverse @ gram[1:, 0]
+    system, room = gram.copy(), (np.empty((PIVOTS, 1 + count)), np.empty((PIVOTS, PIVOTS)))
+    assert sweep_pivots(system, 1, *room) == pytest.approx(np.linalg.slogdet(gram[1:, 1:])[1], rel=1e-12)
+    close(system[1:, 1:], inverse)
+    close(system[1:, 0], mean)
+    close(system[0, 1:], -mean)
+    assert system[0, 0] == pytest.approx(gram[0, 0] - gram[0, 1:] @ mean, rel=1e-10)
+    gram[1, 1] = -1.0
+    assert np.isnan(sweep_pivots(gram, 1, *room))
+
+
 def test_posteriors_match_bayes_rule():
     rng = np.random.default_rng(1)
     parts, prior = histories(rng, users=4, dim=5, lengths=(7, 7)), some_population(rng, 5, 3)
@@ -196,6 +226,45 @@ def climb(parts, prior, penalty, passes):
         optimizer.tell(likelihood_sums(batch, (Task(optimizer.trial, EVERY, NONE),))[0])
         values.append(optimizer.value)
     return optimizer, values
+
+
+def test_trials_that_are_probed_end_where_those_do_that_are_not():
+    """Steps that are too long one after another: their likelihoods are looked at beside the shorter steps."""
+    logs = Synthetic.learnable(dim=6, seed=2).logs(120, (2, 9), seed=2)
+    rng, split = np.random.default_rng(5), Split(np.arange(64) % 4 > 0, np.arange(64) % 4 == 0)
+    start = some_population(rng, 6, 2)
+    believed = Shrinkage(np.array([0.1, 5.0, 5.0]), np.zeros(6), start.variances)
+
+    def ascent(**changes):
+        optimizer = Optimizer(start, Gram(np.diag(np.full(6, 40.0)), 240.0), believed)
+        return Ascent(optimizer, split, 1e-6, 0.0, **changes)
+
+    plain, probed, unjudged = ascent(), ascent(), ascent(judged=False)
+    for _ in range(40):
+        if not plain.arrived:
+            batches = logs.batches()
+            task = Task(plain.optimizer.trial, split.fitted, split.judged)
+            plain.optimizer.tell(sum_of([likelihood_sums(batch, (task,)) for batch in batches]))
+    passes = Passes(logs)
+    passes.ascend([probed], stage="", longest=40)
+    assert plain.optimizer.passes == probed.optimizer.passes > passes.count
+    close(probed.optimizer.best.weights, plain.optimizer.best.weights, 1e-12)
+    assert probed.optimizer.sums.judged_gain == pytest.approx(plain.optimizer.sums.judged_gain, rel=1e-12)
+    passes.ascend([unjudged], stage="", longest=40)
+    assert unjudged.optimizer.sums.judged_users == 0
+    passes.judge([unjudged], stage="")
+    assert unjudged.optimizer.sums.judged_gain == pytest.approx(plain.optimizer.sums.judged_gain, rel=1e-12)
+    few = ascent()
+    passes.ascend([few], stage="", longest=7)
+    assert few.optimizer.passes == 7
+
+
+def sum_of(found):
+    """The sums of one task over batches."""
+    total = found[0]
+    for other in found[1:]:
+        total = merge_likelihood_sums(total, other)
+    return total[0]
 
 
 @pytest.mark.parametrize("strength", [0.0, 5.0])

@@ -70,11 +70,20 @@ class KnownTask:
 
 
 @dataclass(frozen=True)
+class Probe:
+    """A population and the buckets (B,) of whose users the likelihood alone is wanted: half the work of a task."""
+
+    population: Population
+    fitted: Bools
+
+
+@dataclass(frozen=True)
 class Sums:
     """What a pass finds for one task; everything but `judged_*` is over the users it is fitted to.
 
     `gradient` (d, k + 1) is dl/dW and `lean` (A,) dl/do; `weights` (k + 1, k + 1) the sum over rows of E[(1, z)(1,
     z)^T] / v_a; `residual` (A,) the expected sum of f^T S^-1 f times v_a, and `met` (A,) the rows, of each action.
+    A probe has the likelihood alone, and arrays without entries.
     """
 
     users: int
@@ -189,6 +198,10 @@ class _View:
             total += replace(sums, users=len(count), rows=len(user), likelihood=likelihood)
         return replace(total, gradient=np.asarray(self.table.T @ pulled))
 
+    def probe(self, population: Population) -> float:
+        """The log-likelihood of the users of the view."""
+        return float(likelihood_loops.likelihood_alone(self._seen(population)))
+
     def grouped(self) -> _View:
         """The same users with the rows of one action side by side; nothing else depends on the order of rows."""
         lengths = self.stops - self.starts
@@ -233,6 +246,8 @@ def _views(rows: _Rows, chosen: Bools, *, grouped: bool) -> Iterator[_View]:
     Rows of one action must be side by side (`grouped`) where the persistence is above zero.
     """
     who, batch, actions = np.flatnonzero(chosen), rows.batch, rows.actions
+    if not len(who):
+        return
     starts, stops = batch.offsets[who], batch.offsets[who + 1]
     coded = batch.coded
     if coded is not None and (isinstance(coded.table, OneHot) or len(coded.table) <= int((stops - starts).sum())):
@@ -266,12 +281,16 @@ def _some(batch: Batch, actions: Ints, starts: Ints, stops: Ints) -> _View:
     return _View(batch.take(rows), np.arange(total), actions[rows], rewards, ends - lengths, ends)
 
 
-def likelihood_sums(batch: Batch, tasks: tuple[Task, ...]) -> tuple[Sums, ...]:
+def likelihood_sums(batch: Batch, tasks: tuple[Task | Probe, ...]) -> tuple[Sums, ...]:
     """The sums of each task over the users of a batch: the map of a pass of EM."""
     where = user_buckets(batch.hashes, user_bucket_count(batch.dim))
     totals, rows = [_nothing(task.population) for task in tasks], _Rows.of(batch)
     for i, task in enumerate(tasks):
         again = task.population.share > 0
+        if isinstance(task, Probe):
+            views = _views(rows, task.fitted[where], grouped=again)
+            totals[i] = _likelihood_alone(sum(view.probe(task.population) for view in views))
+            continue
         for view in _views(rows, task.fitted[where], grouped=again):
             totals[i] += view.fit(task.population)
         for view in _views(rows, task.judged[where], grouped=again):
@@ -324,6 +343,12 @@ def _nothing(population: Population) -> Sums:
     dim, size = len(population.mean), population.rank + 1
     lean, residual, met = np.zeros((3, len(population.variances)))
     return Sums(0, 0, 0.0, np.zeros((dim, size)), np.zeros((size, size)), lean, residual, met, 0, 0, 0.0, 0.0)
+
+
+def _likelihood_alone(value: float) -> Sums:
+    """The sums of a probe."""
+    none = np.zeros(0)
+    return Sums(0, 0, value, np.zeros((0, 0)), np.zeros((0, 0)), none, none, none, 0, 0, 0.0, 0.0)
 
 
 def likelihood_squared_errors(batch: Batch, held_out: tuple[tuple[Population, Bools], ...]) -> Floats:

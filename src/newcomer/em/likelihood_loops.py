@@ -17,9 +17,10 @@ share what lasts: S = s2 I + se 1 1^T with se = share v and s2 = v - se, so that
 
     S^-1 x = (x - c' (sum of x)) / s2,      log det S = (n - 1) log s2 + log(s2 + n se).
 
-Rows of one action must be neighbours for that, which the caller sees to where something lasts. With P = L L^T and the
-root R = L^-1, P^-1 is R^T R and c^T P^-1 c is |R c|^2. Rows of a user are copied side by side, of a long history
-`BLOCK` at a time, so that both products run at the speed of matrices.
+Rows of one action must be neighbours for that, which the caller sees to where something lasts. Sweeping the pivots of
+P out of F^T S^-1 F (`sweep_pivots`) leaves P^-1, mu and e^T S^-1 e - c^T P^-1 c in its place, and log det P on the way.
+Rows of a user are copied side by side, of a long history `BLOCK` at a time, so that both products run at the speed of
+matrices.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import add_products, cholesky, fast, inlined, invert_lower_triangle, multiply_rows
+from newcomer.array_loops import PIVOTS, add_products, fast, inlined, multiply_rows, sweep_pivots
 from newcomer.arrays import Floats, Ints
 
-BLOCK = 256  # rows of one user that are worked on at a time
+BLOCK = 512  # rows of one user that are worked on at a time
 
 
 class UserRows(NamedTuple):
@@ -57,8 +58,9 @@ class LoopRoom(NamedTuple):
     pulls: Floats  # (B, k + 1) S^-1 F M^T
     products: Floats  # (k + 1, k + 1) F^T S^-1 F, the lower triangle
     matrix: Floats  # (k + 1, k + 1) M^T
-    root: Floats  # (k, k) R, lower triangular
-    covariance: Floats  # (k, k) P^-1
+    system: Floats  # (q + 1, q + 1) [e^T S^-1 f, -mu^T; mu, P^-1], q the multiple of `PIVOTS` from k on; I beyond k
+    pivots: Floats  # (PIVOTS, q + 1), and ...
+    block: Floats  # ... (PIVOTS, PIVOTS), room of `sweep_pivots`
     inverse: Floats  # (A,) 1 / v
     logs: Floats  # (A,) log v
 
@@ -74,15 +76,16 @@ def likelihood_room(seen: UserRows) -> LoopRoom:
             longest = max(longest, stop - first)
             first = stop
     size = seen.product.shape[1]
-    rank = size - 1
+    swept = 1 + (size - 1 + PIVOTS - 1) // PIVOTS * PIVOTS
     return LoopRoom(
         np.empty((longest, size)),
         np.empty((longest, size)),
         np.empty((longest, size)),
         np.empty((size, size)),
         np.empty((size, size)),
-        np.empty((rank, rank)),
-        np.empty((rank, rank)),
+        np.empty((swept, swept)),
+        np.empty((PIVOTS, swept)),
+        np.empty((PIVOTS, PIVOTS)),
         1.0 / seen.variance,
         np.log(seen.variance),
     )
@@ -115,10 +118,10 @@ def likelihood_block_end(seen: UserRows, begin: int, end: int) -> int:
 
 
 @inlined
-def likelihood_load(seen: UserRows, begin: int, end: int, room: LoopRoom) -> float:
-    """Write F and S^-1 F of some rows of one user; returns log det S."""
+def likelihood_load(seen: UserRows, begin: int, end: int, room: LoopRoom) -> tuple[float, float]:
+    """Write F and S^-1 F of some rows of one user; returns log det S and the sum of 1 / v."""
     size, count = seen.product.shape[1], end - begin
-    logdet = 0.0
+    logdet = length = 0.0
     for i in range(count):
         code, action = seen.codes[begin + i], seen.actions[begin + i]
         weight = room.inverse[action]
@@ -128,6 +131,7 @@ def likelihood_load(seen: UserRows, begin: int, end: int, room: LoopRoom) -> flo
             room.rows[i, a] = seen.product[code, a]
             room.whitened[i, a] = weight * seen.product[code, a]
         logdet += room.logs[action]
+        length += weight
     if seen.share > 0.0:
         first = begin
         while first < end:
@@ -135,7 +139,7 @@ def likelihood_load(seen: UserRows, begin: int, end: int, room: LoopRoom) -> flo
             if stop - first > 1:
                 logdet += _share_what_lasts(seen, first, stop, first - begin, room)
             first = stop
-    return logdet
+    return logdet, length
 
 
 @fast
@@ -157,55 +161,44 @@ def _share_what_lasts(seen: UserRows, first: int, stop: int, at: int, room: Loop
 
 
 @fast
-def likelihood_user_posterior(seen: UserRows, n: int, room: LoopRoom, mean: Floats) -> float:
-    """Of user n: write mu (k,) and the root R of P^-1; returns the log-likelihood. The last block stays in the room."""
-    begin, end, rank, root, products = seen.starts[n], seen.stops[n], mean.size, room.root, room.products
-    logdet = 0.0
+def likelihood_user_posterior(seen: UserRows, n: int, room: LoopRoom) -> tuple[float, float]:
+    """Of user n: leave mu and P^-1 in the system; returns the log-likelihood and the sum of 1 / v over rows.
+
+    The last block stays in the room.
+    """
+    begin, end, products, system = seen.starts[n], seen.stops[n], room.products, room.system
+    logdet = length = 0.0
     products[:] = 0.0
     first = begin
     while first < end:
         stop = likelihood_block_end(seen, first, end)
-        logdet += likelihood_load(seen, first, stop, room)
+        more = likelihood_load(seen, first, stop, room)
+        logdet, length = logdet + more[0], length + more[1]
         add_products(room.rows, room.whitened, stop - first, products)
         first = stop
-    for a in range(rank):
-        mean[a] = products[a + 1, 0]
-        root[a, a + 1 :] = 0.0
-        root[a, : a + 1] = products[a + 1, 1 : a + 2]
-        root[a, a] += 1.0
-    if not cholesky(root, root, 0.0):  # numbers that are not finite: P itself is never singular
-        root[:] = np.nan
-    for a in range(rank):
-        logdet += 2.0 * np.log(root[a, a])
-    invert_lower_triangle(root)
-    # mu = R^T (R c). Entry a of R c needs the entries of c up to a, so it is written from the last.
-    explained = 0.0
-    for a in range(rank - 1, -1, -1):
-        left = 0.0
-        for b in range(a + 1):
-            left += root[a, b] * mean[b]
-        mean[a] = left
-        explained += left * left
-    for a in range(rank):
-        left = 0.0
-        for b in range(a, rank):
-            left += root[b, a] * mean[b]
-        mean[a] = left
-    value: float = -0.5 * ((end - begin) * np.log(2.0 * np.pi) + logdet + products[0, 0] - explained)
-    return value
+    size = products.shape[0]
+    for a in range(size, system.shape[0]):
+        for b in range(a):
+            system[a, b] = system[b, a] = 0.0
+        system[a, a] = 1.0
+    for a in range(size):
+        for b in range(a):
+            system[a, b] = system[b, a] = products[a, b]
+        system[a, a] = products[a, a] + (1.0 if a else 0.0)
+    logdet += sweep_pivots(system, 1, room.pivots, room.block)
+    return -0.5 * ((end - begin) * np.log(2.0 * np.pi) + logdet + system[0, 0]), length
 
 
 @inlined
-def likelihood_pull_matrix(room: LoopRoom, mean: Floats) -> None:
-    """Write P^-1 and M^T, of the user whose R and mu are given."""
-    covariance, matrix = room.covariance, room.matrix
-    covariance[:] = 0.0
-    add_likelihood_covariance(room.root, covariance)
+def likelihood_pull_matrix(room: LoopRoom) -> None:
+    """Write M^T, of the user whose system is given."""
+    matrix, system = room.matrix, room.system
     matrix[0, 0] = 1.0
-    for a in range(mean.size):
-        matrix[a + 1, 0], matrix[0, a + 1] = -mean[a], mean[a]
-        for b in range(mean.size):
-            matrix[a + 1, b + 1] = -mean[a] * mean[b] - covariance[a, b]
+    for a in range(1, matrix.shape[0]):
+        own = system[a, 0]
+        matrix[a, 0], matrix[0, a] = -own, own
+        for b in range(1, matrix.shape[0]):
+            matrix[a, b] = own * system[0, b] - system[a, b]
 
 
 @inlined
@@ -228,7 +221,7 @@ def likelihood_gain_of_others(seen: UserRows, n: int, room: LoopRoom, mean: Floa
     end, rank = seen.stops[n], mean.size
     gain = linear = 0.0
     block = seen.starts[n]
-    likelihood_pull_matrix(room, mean)
+    likelihood_pull_matrix(room)
     while block < end:
         last = likelihood_block_end(seen, block, end)
         likelihood_pulls(seen, n, block, last, room)
@@ -244,10 +237,10 @@ def likelihood_gain_of_others(seen: UserRows, n: int, room: LoopRoom, mean: Floa
                 error += room.rows[i, 0] / count
                 left += room.pulls[i, 0]
             if count == 1:
+                along = error - left * variance  # left is (e - A mu) / v
                 i = first - block
-                for a in range(rank):
-                    along += room.rows[i, a + 1] * mean[a]
-                    lever -= room.rows[i, a + 1] * room.pulls[i, a + 1]
+                for a in range(1, rank + 1):
+                    lever -= room.rows[i, a] * room.pulls[i, a]
             else:
                 for a in range(rank):
                     total = pulled = 0.0
@@ -276,61 +269,71 @@ def likelihoods_of_users(seen: UserRows, mean: Floats, likelihood: Floats, gain:
     """
     room = likelihood_room(seen)
     for n in range(seen.starts.size):
-        likelihood[n] = likelihood_user_posterior(seen, n, room, mean[n])
+        likelihood[n] = likelihood_user_posterior(seen, n, room)[0]
+        mean[n] = room.system[1 : 1 + mean.shape[1], 0]
         gain[n], linear[n] = likelihood_gain_of_others(seen, n, room, mean[n])
+
+
+@fast
+def likelihood_alone(seen: UserRows) -> float:
+    """The log-likelihood of all users."""
+    room, likelihood = likelihood_room(seen), 0.0
+    for n in range(seen.starts.size):
+        likelihood += likelihood_user_posterior(seen, n, room)[0]
+    return likelihood
 
 
 @fast
 def likelihood_coordinates(seen: UserRows, means: Floats, covariances: Floats) -> None:
     """Write the posterior mean (users, k) of each user's z, and add its covariance to `covariances` (users, k, k)."""
-    room = likelihood_room(seen)
+    room, size = likelihood_room(seen), seen.product.shape[1]
     for n in range(seen.starts.size):
-        likelihood_user_posterior(seen, n, room, means[n])
-        add_likelihood_covariance(room.root, covariances[n])
+        likelihood_user_posterior(seen, n, room)
+        means[n] = room.system[1:size, 0]
+        for a in range(1, size):
+            for b in range(1, size):
+                covariances[n, a - 1, b - 1] += 0.5 * (room.system[a, b] + room.system[b, a])
 
 
 @fast
-def add_likelihood_covariance(root: Floats, covariance: Floats) -> None:
-    """Add the posterior covariance P^-1 = R^T R (k, k), by rows of R."""
-    for p in range(root.shape[0]):
-        for a in range(p + 1):
-            weight = root[p, a]
-            for b in range(p + 1):
-                covariance[a, b] += weight * root[p, b]
+def _add_pulls(codes: Ints, actions: Ints, pulls: Floats, rows: Floats, sums: Floats) -> None:
+    """Add the pulls of a block to the sums of their codes, and what stands beside them (`likelihood_expectations`)."""
+    size = pulls.shape[1]
+    for i in range(codes.size):
+        code = codes[i]
+        for a in range(size):
+            sums[code, a] += pulls[i, a]
+        sums[code, size] += pulls[i, 0] * rows[i, 0]
+        sums[code, size + 1] += 1.0
+        sums[code, size + 2] = actions[i]
 
 
 @fast
 def likelihood_expectations(
     seen: UserRows, weights: Floats, pull: Floats, lean: Floats, residual: Floats, rows: Floats
 ) -> float:
-    """Add the sums of EM's expectation step, and of the gradient, over all users; returns the log-likelihood.
+    """Write the sums of EM's expectation step, and of the gradient, over all users; returns the log-likelihood.
 
     `weights` (k + 1, k + 1) is the sum over rows of E[(1, z)(1, z)^T] / variance. `pull` (C, k + 1) is the sum over
     rows of S^-1 [f, f mu^T - A P^-1] in row codes[i], f = e - A mu: the features' transpose times it is the gradient in
     W. `lean` (A,), the sum over rows of S^-1 f, is the gradient in the offsets. `residual` (A,) is the expected sum
-    over rows of f^T S^-1 f, in units that make it 1 a row, and `rows` (A,) counts rows.
+    over rows of f^T S^-1 f, in units that make it 1 a row, and `rows` (A,) counts rows. All are zeros before.
+
+    Of a row, E[f^T S^-1 f] is e S^-1 f less the product of its A and its pull. All rows of a code have the same A, so
+    that the second part needs the sum of their pulls only.
     """
     size, room, likelihood = seen.product.shape[1], likelihood_room(seen), 0.0
-    mean = np.empty(size - 1)
+    # Of each code: the pulls, the sum of e S^-1 f, the rows, and the action; side by side, since codes come at random.
+    sums = np.zeros((pull.shape[0], size + 3))
     for n in range(seen.starts.size):
-        likelihood += likelihood_user_posterior(seen, n, room, mean)
-        likelihood_pull_matrix(room, mean)
-        length = 0.0  # of the history, in units of the inverse variances
+        value, length = likelihood_user_posterior(seen, n, room)
+        likelihood += value
+        likelihood_pull_matrix(room)
         first, end = seen.starts[n], seen.stops[n]
         while first < end:
             stop = likelihood_block_end(seen, first, end)
             likelihood_pulls(seen, n, first, stop, room)
-            for i in range(stop - first):
-                code, action = seen.codes[first + i], seen.actions[first + i]
-                own = room.pulls[i, 0]
-                square = 2.0 * own * room.rows[i, 0]
-                for a in range(size):
-                    pull[code, a] += room.pulls[i, a]
-                    square -= room.rows[i, a] * room.pulls[i, a]
-                lean[action] += own
-                residual[action] += square * seen.variance[action]
-                rows[action] += 1.0
-                length += room.inverse[action]
+            _add_pulls(seen.codes[first:stop], seen.actions[first:stop], room.pulls, room.rows, sums)
             first = stop
         # Every row of the user has the same E[(1, z)(1, z)^T], which M has too, but for signs.
         weights[0, 0] += length
@@ -339,6 +342,15 @@ def likelihood_expectations(
             weights[0, a] += length * room.matrix[0, a]
             for b in range(1, size):
                 weights[a, b] -= length * room.matrix[a, b]
+    for code in range(pull.shape[0]):
+        action = int(sums[code, size + 2])
+        left = sums[code, size]
+        for a in range(1, size):
+            left -= seen.product[code, a] * sums[code, a]
+        lean[action] += sums[code, 0]
+        residual[action] += left * seen.variance[action]
+        rows[action] += sums[code, size + 1]
+        pull[code] = sums[code, :size]
     return likelihood
 
 
@@ -348,15 +360,14 @@ def warm_likelihood_loops() -> None:
     seen = UserRows(np.ones((1, 2)), first, first, np.ones(1), first, one, np.ones(1), np.zeros(1), 0.5, np.ones(1))
     likelihood_run_end(seen, 0, 1)
     likelihood_block_end(seen, 0, 1)
-    mean, row, two = np.empty(1), np.empty((1, 2)), np.empty((2, 2))
-    square, each = np.ones((1, 1)), np.ones(1)
-    room = LoopRoom(row, row.copy(), row.copy(), two, two.copy(), square.copy(), square.copy(), each, each * 0.0)
-    likelihood_load(seen, 0, 1, room)
+    row, two, square, each = np.empty((1, 2)), np.empty((2, 2)), np.ones((1, 1)), np.ones(1)
+    swept = np.empty((1 + PIVOTS, 1 + PIVOTS)), np.empty((PIVOTS, 1 + PIVOTS)), np.empty((PIVOTS, PIVOTS))
+    room = LoopRoom(row, row.copy(), row.copy(), two, two.copy(), *swept, each, each * 0.0)
     _share_what_lasts(seen, 0, 1, 0, room)
-    likelihood_user_posterior(seen, 0, room, mean)
-    likelihood_pull_matrix(room, mean)
+    likelihood_pull_matrix(room)
     likelihood_pulls(seen, 0, 0, 1, room)
     likelihoods_of_users(seen, square.copy(), each, each, each.copy())
-    add_likelihood_covariance(square, square.copy())
+    likelihood_alone(seen)
+    _add_pulls(first, first, row, row, np.zeros((1, 5)))
     likelihood_coordinates(seen, square.copy(), np.zeros((1, 1, 1)))
     likelihood_expectations(seen, np.zeros((2, 2)), np.zeros((1, 2)), each, each, each)

@@ -210,16 +210,20 @@ class RankSearch:
     ) -> list[Candidate]:
         """Ascend, all in the same passes, and judge the results on the held-out users.
 
-        Who falls far behind a score that was reached `beside` gives up: it would not be chosen.
+        Who falls far behind a score that was reached `beside` gives up: it would not be chosen. Where there is no such
+        score, nobody has to be judged before the end.
         """
-        least = beside - FAR_BEHIND / max(self._users(), 1)
+        least, on_the_way = beside - FAR_BEHIND / max(self._users(), 1), bool(beside > -np.inf)
         together: dict[int, list[Optimizer]] = {}
         ascents = []
         for _, optimizers in wanted:
             for optimizer, fold in zip(optimizers, self.folds, strict=True):
-                ascents.append(Ascent(optimizer, fold.split, ROUGH, ROUGHLY))
+                ascents.append(Ascent(optimizer, fold.split, ROUGH, ROUGHLY, judged=on_the_way))
                 together[id(optimizer)] = optimizers
-        self.passes.ascend(ascents, stage=stage, lost=lambda one: _behind(together[id(one.optimizer)], least))
+        behind = (lambda one: _behind(together[id(one.optimizer)], least)) if on_the_way else None
+        self.passes.ascend(ascents, stage=stage, lost=behind)
+        if not on_the_way:
+            self.passes.judge(ascents, stage=stage)
         return [_judged(precision, optimizers) for precision, optimizers in wanted]
 
     def _users(self) -> int:

@@ -172,6 +172,7 @@ class Optimizer:
     _direction: Floats = field(init=False)  # from `best`
     _slope: float = 0.0  # of the value along the direction
     _step: float = 1.0  # along the direction, to `trial`
+    _shortened: bool = False  # whether the last accepted step had to be
     _move: Floats = field(init=False)  # from `best` to `trial`
     _memory: StepMemory = field(init=False)
 
@@ -193,17 +194,46 @@ class Optimizer:
         does not, the same direction is tried again with a quarter of the step.
         """
         self.passes += 1
-        value = sums.likelihood + self.penalty.of(self.trial)
-        if self.best is not None and not value >= self.value + SUFFICIENT * self._step * self._slope:
+        if not self._enough(sums.likelihood):
             self._shorten()
             return
-        gradient = self._ascent(sums)
+        value, gradient = sums.likelihood + self.penalty.of(self.trial), self._ascent(sums)
         if self.best is not None:
             remember(self._memory, self._move, self._gradient - gradient)
-            self.gain = value - self.value
+            self.gain, self._shortened = value - self.value, self._step < 1.0
         self.best, self.sums, self.penalty = self.trial, sums, self.penalty.following(self.trial)
         self.value, self._gradient = sums.likelihood + self.penalty.of(self.best), self._ascent(sums)
         self._aim()
+
+    def _enough(self, likelihood: float) -> bool:
+        """Whether the trial, of this likelihood, gains enough."""
+        least = self.value + SUFFICIENT * self._step * self._slope
+        return self.best is None or bool(likelihood + self.penalty.of(self.trial) >= least)
+
+    @property
+    def shorter(self) -> Population | None:
+        """The next trial if this one gains too little, where that is likely, since the step before was too long.
+
+        A pass that finds the sums there and the likelihood of the trial alone (`probe`) does the work of one and a half
+        passes in place of that of two.
+        """
+        likely = self._shortened and self._step == 1.0 and self.best is not None
+        return self._along(0.25)[0] if likely else None
+
+    def probe(self, likelihood: float) -> bool:
+        """Take the likelihood at `trial`, where `shorter` was looked at beside it; whether that is the next trial."""
+        if self._enough(likelihood):
+            self._shortened = False  # the sums at `trial` are wanted after all
+            return False
+        self.passes += 1
+        self._shorten()
+        return True
+
+    def judged(self, sums: Sums) -> None:
+        """Take what held-out users say of the best."""
+        assert self.sums is not None
+        told = {name: getattr(sums, name) for name in vars(sums) if name.startswith("judged")}
+        self.sums = replace(self.sums, **told)
 
     def again(self, penalty: Shrinkage) -> Optimizer:
         """The optimizer of the same users with another penalty from the best of this one, where no pass is needed
@@ -327,21 +357,28 @@ class Optimizer:
         return direction
 
     def _place(self) -> None:
-        """Put the trial at the end of the step; a step that would take a variance below its floor ends there."""
+        """Put the trial at the end of the step."""
+        self.trial, self._move = self._along(self._step)
+
+    def _along(self, step: float) -> tuple[Population, Floats]:
+        """The population at the end of a step, and the move to it; one that would take a variance below its floor ends
+        there.
+        """
         assert self.best is not None and self.sums is not None
         (first, last), before = self._cuts(), self.best.variances
-        self._move = self._step * self._direction
-        weights = self.best.weights + self._move[:first].reshape(self.best.weights.shape)
-        variances = np.maximum(before * np.exp(self._move[first:last]), self.floor)
-        self._move[first:last] = np.log(variances / before)
-        self.trial = replace(
+        move = step * self._direction
+        weights = self.best.weights + move[:first].reshape(self.best.weights.shape)
+        variances = np.maximum(before * np.exp(move[first:last]), self.floor)
+        move[first:last] = np.log(variances / before)
+        trial = replace(
             self.best,
             mean=weights[:, 0].copy(),
             factor=weights[:, 1:].copy(),
             noise_variance=float(self.sums.met @ variances / max(self.sums.rows, 1)),
             by_action=None if self.best.by_action is None else variances,
-            offsets=None if self.penalty.offsets is None else self.best.levels + self._move[last:],
+            offsets=None if self.penalty.offsets is None else self.best.levels + move[last:],
         )
+        return trial, move
 
     def _metric(self, flat: Floats) -> Floats:
         """The ECM step for a gradient, flat: the first guess of the inverse of the negative Hessian, times it.

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from newcomer.em.likelihood import Sums, Task, likelihood_sums, merge_likelihood_sums
+import numpy as np
+
+from newcomer.em.likelihood import Probe, Sums, Task, likelihood_sums, merge_likelihood_sums
 from newcomer.em.optimizer import Optimizer
 from newcomer.logs import Logs
 from newcomer.logs.batch import Batch
@@ -43,6 +45,7 @@ class Ascent:
     split: Split
     tolerance: float
     each: float
+    judged: bool = True  # whether held-out users judge every step
 
     @property
     def arrived(self) -> bool:
@@ -50,9 +53,14 @@ class Ascent:
         return self.optimizer.gain < max(self.tolerance, self.each * self.optimizer.size)
 
     @property
-    def task(self) -> Task:
-        """What a pass is to find for the next step."""
-        return Task(self.optimizer.trial, self.split.fitted, self.split.judged)
+    def tasks(self) -> tuple[Task | Probe, ...]:
+        """What a pass is to find for the next step, or for the next two, if the first is likely to be too long."""
+        optimizer, fitted, judged = self.optimizer, self.split.fitted, self.split.judged
+        judged = judged if self.judged else np.zeros_like(judged)
+        shorter = optimizer.shorter
+        if shorter is None:
+            return (Task(optimizer.trial, fitted, judged),)
+        return Probe(optimizer.trial, fitted), Task(shorter, fitted, judged)
 
 
 @dataclass
@@ -88,19 +96,36 @@ class Passes:
         longest: int = LONGEST,
         lost: Callable[[Ascent], bool] | None = None,
     ) -> None:
-        """Passes until every ascent has arrived or is `lost`, at most `longest`.
+        """Passes until every ascent has arrived, is `lost` or has looked at `longest` trials.
 
         All others take a step in every pass, each on its own split of the users, so that reading is shared.
         """
-        for _ in range(longest):
-            going = [one for one in ascents if not one.arrived and not (lost is not None and lost(one))]
-            if not going:
-                break
-            tasks = tuple(ascent.task for ascent in going)
+        before = {id(one): one.optimizer.passes for one in ascents}
+
+        def goes(one: Ascent) -> bool:
+            far = one.optimizer.passes - before[id(one)] >= longest
+            return not (far or one.arrived or (lost is not None and lost(one)))
+
+        while going := [one for one in ascents if goes(one)]:
+            asked = [one.tasks for one in going]
+            tasks = tuple(task for each in asked for task in each)
             found: tuple[Sums, ...] = self.run(partial(likelihood_sums, tasks=tasks), merge_likelihood_sums)
-            for ascent, sums in zip(going, found, strict=True):
-                ascent.optimizer.tell(sums)
+            sums = iter(found)
+            for ascent, each in zip(going, asked, strict=True):
+                likelihood = next(sums).likelihood if len(each) > 1 else None
+                last = next(sums)
+                if likelihood is None or (ascent.optimizer.probe(likelihood) and goes(ascent)):
+                    ascent.optimizer.tell(last)
             self._tell(stage, [ascent.optimizer.sums for ascent in ascents if ascent.optimizer.sums])
+
+    def judge(self, ascents: Sequence[Ascent], *, stage: str) -> None:
+        """One pass, in which held-out users judge where ascents have ended that nobody judged on the way."""
+        nobody = np.zeros_like(ascents[0].split.fitted)
+        tasks = tuple(Task(one.optimizer.best or one.optimizer.trial, nobody, one.split.judged) for one in ascents)
+        found: tuple[Sums, ...] = self.run(partial(likelihood_sums, tasks=tasks), merge_likelihood_sums)
+        for ascent, sums in zip(ascents, found, strict=True):
+            ascent.optimizer.judged(sums)
+        self._tell(stage, [ascent.optimizer.sums for ascent in ascents if ascent.optimizer.sums])
 
     def _tell(self, stage: str, at: list[Sums]) -> None:
         """Say where the optimizers are."""

@@ -29,6 +29,7 @@ from newcomer.checks.quick import TESTS, quick_check
 from newcomer.checks.residuals import (
     LEADING,
     LONGEST,
+    AgreementOfHalves,
     HalvedRows,
     ResidualSample,
     residual_drawing_weights,
@@ -286,6 +287,28 @@ def test_halves_and_residuals_against_loops():
     means = [sample.reward[sample.actions == a].mean() for a in range(sample.count)]
     assert np.allclose(sample.residual, sample.reward - np.array(means)[sample.actions])
     assert np.allclose(view.z.T @ view.z / len(view.z), np.eye(view.z.shape[1]), atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["one-hot", "items", "features"])
+def test_agreement_of_halves_is_a_sum_over_pairs_of_rows(kind):
+    rng = np.random.default_rng(8)
+    if kind == "features":
+        logs, table = WORLD.logs(20, 6, seed=2), None
+    else:
+        logs = actions(rng, once=False, users=20, steps=6)
+        table = rng.standard_normal((20, 4)) if kind == "items" else None
+    sample = ResidualSample.of(take_residual_sample(logs), table)
+    order = HalvedRows.of(sample, shuffled=True).order
+    weights, basis = rng.standard_normal(len(order)), rng.standard_normal((sample.dim, 3))
+    mean = sample.usual[0]
+    rows = sample.project(np.eye(sample.dim)) - mean
+    halves = np.repeat(np.arange(2 * len(sample)), np.stack(HalvedRows.of(sample, shuffled=True).sizes, axis=1).ravel())
+    slow = np.zeros((sample.dim, sample.dim))
+    for i, one in enumerate(order):
+        for j, other in enumerate(order):
+            if i != j and halves[i] == halves[j]:
+                slow += weights[one] * weights[other] * np.outer(rows[one], rows[other])
+    assert np.allclose(AgreementOfHalves(sample, weights, order, mean).times(basis), slow @ basis)
 
 
 def test_residuals_of_features_are_those_of_least_squares():

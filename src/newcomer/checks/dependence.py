@@ -76,10 +76,9 @@ from newcomer.checks.residuals import (
     LEADING,
     LENGTHS,
     RANDOM,
+    AgreementOfHalves,
     HalvedRows,
     ResidualSample,
-    residual_halves,
-    residual_sums_of_others,
 )
 from newcomer.findings import LOGGING, Finding, Picture, Verdict
 from newcomer.gain.deals import PerUser, gather_dealt_users
@@ -273,10 +272,8 @@ def self_selection_dependence(view: HalvedRows, seed: int) -> Draft | None:
     """Whether what a user logged goes with what the user's other rows say that the user likes; `view` is shuffled."""
     sample = view.sample
     views = [
-        HalvedRows.along(sample, view.order, directions, directions.shape[1])
-        for directions in (
-            leading_dependence_directions(view, weights) for weights in (sample.residual, np.ones(len(sample.residual)))
-        )
+        view.along(leading_dependence_directions(view, weights))
+        for weights in (sample.residual, np.ones(len(sample.residual)))
     ]
     before, after = view.sizes
     rewards = [np.hstack(half) for half in zip(*(one.sums(one.paid(level=False)) for one in views), strict=True)]
@@ -299,16 +296,13 @@ def self_selection_dependence(view: HalvedRows, seed: int) -> Draft | None:
 
 def leading_dependence_directions(view: HalvedRows, weights: Floats) -> Floats:
     """Directions (dim, q) in which weighted features of the rows of a half agree most, `LEADING` at most."""
-    sample, order, halves = view.sample, view.order, residual_halves(view.sample.window)
+    sample = view.sample
     mean, deviation = sample.usual
     scale = np.where(deviation > 0, 1.0 / np.where(deviation > 0, deviation, 1.0), 0.0)[:, None]
-    weight = weights[order][:, None]
+    agreement = AgreementOfHalves(sample, weights, view.order, mean)
 
     def agreed(basis: Floats) -> Floats:
-        seen = weight * (sample.project(scale * basis) - mean @ (scale * basis))[order]
-        back = np.empty_like(seen)
-        back[order] = weight * residual_sums_of_others(seen, halves)
-        return np.asarray(scale * (sample.spread_out(back) - np.outer(mean, back.sum(axis=0))))
+        return np.asarray(scale * agreement.times(scale * basis))
 
     size = min(sample.dim, LEADING + RANDOM)
     basis = np.random.default_rng([sample.dim, size]).standard_normal((sample.dim, size))

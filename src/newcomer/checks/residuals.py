@@ -296,7 +296,7 @@ class HalvedRows:
     """A sample with its rows in one order, cut in halves: `order` (R,) rows, `z` (R, q) coordinates in that order.
 
     The first `leading` coordinates are directions of preference. `due` (R, q) is z less its expectation given the
-    actions that came before, where actions come once each; else it is z.
+    actions that came before, where actions come once each, drawn with the weights `drawn` (A,); else it is z.
     """
 
     sample: ResidualSample
@@ -304,20 +304,27 @@ class HalvedRows:
     z: Floats
     leading: int
     due: Floats
+    drawn: Floats  # (0,) where actions may come again
 
     @classmethod
     def of(cls, sample: ResidualSample, *, shuffled: bool) -> HalvedRows:
         """The view in time, or after a shuffle that depends on user and position alone."""
-        order = _shuffled(sample) if shuffled else np.arange(len(sample.residual))
-        return cls.along(sample, order, *_residual_directions(sample, order, residual_halves(sample.window)))
+        order, drawn = _shuffled(sample) if shuffled else np.arange(len(sample.residual)), np.zeros(0)
+        if sample.once:
+            drawn = residual_drawing_weights(sample.actions[order], sample.window, sample.count)
+        directions, leading = _residual_directions(sample, order, residual_halves(sample.window))
+        return cls._of(sample, order, drawn, directions, leading)
+
+    def along(self, directions: Floats) -> HalvedRows:
+        """The same order along other directions (dim, q), all of them of preference."""
+        return HalvedRows._of(self.sample, self.order, self.drawn, directions, directions.shape[1])
 
     @classmethod
-    def along(cls, sample: ResidualSample, order: Ints, directions: Floats, leading: int) -> HalvedRows:
-        """The view in an order along some directions (dim, q), of which the `leading` first are those of preference."""
+    def _of(cls, sample: ResidualSample, order: Ints, drawn: Floats, directions: Floats, leading: int) -> HalvedRows:
         z, told = _whitened(sample, directions, leading)
         z = z[order]
-        due = z - _expected(z, sample.actions[order], sample) if sample.once else z
-        return cls(sample, order, z, told, due)
+        due = z - _expected(z, sample.actions[order], drawn, sample) if sample.once else z
+        return cls(sample, order, z, told, due, drawn)
 
     @property
     def residual(self) -> Floats:
@@ -394,6 +401,47 @@ def residual_sums_of_others(values: Floats, halves: Ints) -> Floats:
     return np.asarray(np.repeat(np.add.reduceat(values, halves, axis=0), counts, axis=0) - values)
 
 
+@dataclass(frozen=True)
+class AgreementOfHalves:
+    """How weighted, centred features of the rows of a half agree: `times` is a matrix of which these are products.
+
+    Of rows with weights w and features phi, whose means are m, that is the sum over pairs of different rows of one half
+    of w (phi - m) w' (phi' - m)^T. Where rows name actions, sums over the rows of a half and action come first.
+    """
+
+    sample: ResidualSample
+    weights: Floats  # (R,)
+    order: Ints
+    mean: Floats  # (dim,)
+
+    @cached_property
+    def _halves(self) -> tuple[csr_array, Floats, Floats]:
+        """Sums of weights of each half and action (2 n, A), of each half (2 n, 1), and of squares of each action."""
+        sample, begin = self.sample, residual_halves(self.sample.window)
+        ends = np.append(begin, len(self.order))
+        shape, actions = (len(begin), sample.count), sample.actions[self.order]
+        sums = csr_array((self.weights[self.order], actions, ends), shape=shape)
+        squares = np.bincount(sample.actions, weights=self.weights**2, minlength=sample.count)
+        totals = np.add.reduceat(self.weights[self.order], begin)
+        return sums, totals[:, None], np.asarray(squares[:, None], dtype=np.float64)
+
+    def times(self, basis: Floats) -> Floats:
+        """The matrix (dim, dim) times a basis (dim, q)."""
+        sample = self.sample
+        if sample.features.shape[1]:
+            weight = self.weights[self.order][:, None]
+            seen = weight * (sample.project(basis) - self.mean @ basis)[self.order]
+            back = np.empty_like(seen)
+            back[self.order] = weight * residual_sums_of_others(seen, residual_halves(sample.window))
+            return np.asarray(sample.spread_out(back) - np.outer(self.mean, back.sum(axis=0)))
+        sums, totals, squares = self._halves
+        centre = self.mean @ basis
+        own = sample.table @ basis if sample.table.shape[1] else basis
+        found = sums.T @ (sums @ own - totals * centre) - squares * (own - centre)
+        whole = found.sum(axis=0)
+        return np.asarray((sample.table.T @ found if sample.table.shape[1] else found) - np.outer(self.mean, whole))
+
+
 def residual_drawing_weights(actions: Ints, window: Ints, count: int) -> Floats:
     """Weights (count,) with which actions are drawn, one after another and none twice, summing to 1.
 
@@ -410,9 +458,8 @@ def residual_drawing_weights(actions: Ints, window: Ints, count: int) -> Floats:
     return np.asarray(weights)
 
 
-def _expected(z: Floats, actions: Ints, sample: ResidualSample) -> Floats:
-    """E[z of a row | the actions before it], (R, q), where actions come once each, by their drawing weights."""
-    weights = residual_drawing_weights(actions, sample.window, sample.count)
+def _expected(z: Floats, actions: Ints, weights: Floats, sample: ResidualSample) -> Floats:
+    """E[z of a row | the actions before it], (R, q), where actions come once each, by their drawing weights (A,)."""
     rows = np.arange(len(actions))
     sums = csr_array((np.ones(len(rows)), (actions, rows)), shape=(sample.count, len(rows))) @ z
     weighted = weights[:, None] * sums / np.maximum(np.bincount(actions, minlength=sample.count), 1)[:, None]
@@ -458,7 +505,7 @@ def _whitened(sample: ResidualSample, directions: Floats, leading: int) -> tuple
     if not told.any():
         return np.zeros((len(raw), 0)), 0
     lower = np.linalg.cholesky(gram[np.ix_(told, told)])
-    return np.asarray(np.linalg.solve(lower, raw[:, told].T).T), int(told[:leading].sum())
+    return np.asarray(raw[:, told] @ np.linalg.inv(lower).T), int(told[:leading].sum())
 
 
 def _independent(gram: Floats) -> Bools:

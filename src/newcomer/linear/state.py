@@ -256,12 +256,13 @@ class State(Shown):
         with self.lock:
             kind, record = self.saved_as or type(self).__name__, self.record
             whole, index = self._compact()
-            arrays = {name: array for name, array, _ in whole.arrays()}
+            layout = whole.layout()
+            arrays = dict(zip(layout.names, layout.values(whole), strict=True))
             if not state_file.state_file_writes(arrays.values()):
                 return files.pack_file(
                     kind, {name: array for name, array, _ in self.arrays()}, {"record": asdict(record)}
                 )
-            for prefix, state in whole._nested():
+            for prefix, state in layout.nested(whole):
                 for name, length in state.lengths().items():
                     arrays[prefix + name] = arrays[prefix + name][:, :length]
                 for name in state.derived():
@@ -275,13 +276,6 @@ class State(Shown):
     def derived(self) -> Collection[str]:
         """Arrays, by their names in files, that `rebuild` makes from the others, to the bit: they are not written."""
         return ()
-
-    def _nested(self, prefix: str = "") -> Iterator[tuple[str, State]]:
-        """This state and those in it, with what the names of their arrays begin with."""
-        yield prefix, self
-        for part, saved, kind, _ in _fields(cast(Any, type(self))):
-            if kind is not None:
-                yield from getattr(self, part)._nested(f"{prefix}{saved}.")
 
     def _compact(self) -> tuple[Self, Ints | None]:
         """The state with one row for users who have learned nothing and are alike, and the row of each user, if any."""
@@ -373,7 +367,7 @@ class State(Shown):
 
     def _derivable(self) -> set[str]:
         """Dotted names of arrays that are not written because others give them."""
-        return {prefix + name for prefix, state in self._nested() for name in state.derived()}
+        return {prefix + name for prefix, state in self.layout().nested(self) for name in state.derived()}
 
     def check_values(self) -> None:
         """Of `check`, what depends on values, not on shapes and types alone; all of it, by default."""
@@ -398,9 +392,14 @@ class Layout(NamedTuple):
 
     names: tuple[str, ...]  # dotted, as in files
     grows: tuple[bool, ...]  # whether trailing axes may grow
-    crcs: Mapping[int, str]  # names by their CRC-32
+    crcs: state_file.ArrayNames  # names by their CRC-32
     values: Callable[[State], tuple[Array, ...]]
     first: Callable[[State], Array]
+    inside: tuple[tuple[str, Callable[[State], State]], ...]  # nested states, by what names of their arrays begin with
+
+    def nested(self, state: State) -> list[tuple[str, State]]:
+        """A state and those in it, with what the names of their arrays begin with."""
+        return [("", state), *[(prefix, get(state)) for prefix, get in self.inside]]
 
 
 @lru_cache(maxsize=64)
@@ -409,11 +408,20 @@ def _layout(kind: Any) -> Layout:
     listed = list(_paths(kind))
     paths, names = [path for path, _, _ in listed], tuple(name for _, name, _ in listed)
     get, first = attrgetter(*paths), attrgetter(paths[0])
-    crcs = {crc32(name.encode()): name for name in names}
+    crcs = state_file.ArrayNames({crc32(name.encode()): name for name in names})
+    inside = tuple((f"{name}.", attrgetter(path)) for path, name in _nested_paths(kind))
     if len(crcs) != len(names) or 0 in crcs:
         raise PolicyError(f"two fields of {kind.__name__} cannot be told apart in files", todo="rename one of them")
     values = get if len(paths) > 1 else lambda state: (first(state),)
-    return Layout(names, tuple(grows for _, _, grows in listed), crcs, values, first)
+    return Layout(names, tuple(grows for _, _, grows in listed), crcs, values, first, inside)
+
+
+def _nested_paths(kind: Any, path: str = "", prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted attribute and dotted name in files of every state in a kind of state."""
+    for part, saved, nested, _ in _fields(kind):
+        if nested is not None:
+            yield path + part, prefix + saved
+            yield from _nested_paths(nested, f"{path}{part}.", f"{prefix}{saved}.")
 
 
 def _paths(kind: Any, path: str = "", prefix: str = "", grows: bool = False) -> Iterator[tuple[str, str, bool]]:

@@ -50,6 +50,13 @@ BODY = len(MAGIC) + 1 + 16  # where the lengths are
 Array = NDArray[Any]
 
 
+class ArrayNames(dict[int, str]):
+    """Names of arrays by their CRC-32, made once for each kind of state: one is equal to itself alone."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+    __eq__ = object.__eq__
+
+
 class Contents(NamedTuple):
     """What a file says: who started the state, arrays by name, and the row of each user, None where users are rows."""
 
@@ -97,7 +104,7 @@ def pack_state_file(kind: str, record: str, arrays: Mapping[str, Array], index: 
     return b"".join([MAGIC, VERSION, _checksum(VERSION, body), body])
 
 
-def unpack_state_file(data: bytes, kind: str, names: Mapping[int, str]) -> Contents:
+def unpack_state_file(data: bytes, kind: str, names: ArrayNames) -> Contents:
     """What `pack_state_file` wrote, checked; `names` are those of the arrays that the kind has, by their CRC-32."""
     if len(data) < BODY + LENGTHS.size:
         raise _damaged()
@@ -110,7 +117,7 @@ def unpack_state_file(data: bytes, kind: str, names: Mapping[int, str]) -> Conte
     said, policy, settings, model, users, rows = _read_head(data[begin - head : begin])
     if said != kind:
         raise ModelError(f"this is a file of kind '{said}', not '{kind}'", todo=f"pass a {kind} file")
-    plan = _plan(data[begin : begin + table], users, rows, tuple(names.items()))
+    plan = _plan(data[begin : begin + table], users, rows, names)
     if plan.written != len(data) - begin - table:
         raise _damaged()
     words = np.empty(int(plan.ends[-1]), INT)
@@ -120,15 +127,15 @@ def unpack_state_file(data: bytes, kind: str, names: Mapping[int, str]) -> Conte
     found: dict[str, Array] = {}
     for name, first, last, code, shape in plan.parts:
         part = (numbers if code == REAL else words)[first:last]
-        found[name] = (part if code != FLAG else part != 0).reshape(shape)
+        part = part if code != FLAG else part != 0
+        found[name] = part if len(shape) == 1 else part.reshape(shape)
     return Contents(policy, dict(settings), model, found, found.pop("", None), plan.fits)
 
 
 @lru_cache(maxsize=256)
-def _plan(table: bytes, users: int, rows: int, names: tuple[tuple[int, str], ...]) -> Plan:
+def _plan(table: bytes, users: int, rows: int, known: ArrayNames) -> Plan:
     """What a table says of arrays with these CRCs and names, checked before anything is allocated."""
     crcs, types, kinds, shapes = _read_table(table)
-    known = dict(names)
     unknown = [crc for crc in crcs if crc and crc not in known]
     if not crcs or unknown or len(set(crcs)) != len(crcs) or (crcs[0] == 0) != (users != rows):
         raise ModelError("this state was saved by another version", todo="make it again with this version of newcomer")

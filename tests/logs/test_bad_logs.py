@@ -49,7 +49,7 @@ def test_missing_column_suggests_the_nearest(write: Write) -> None:
     refused(lambda: nc.read_logs(path), "no column 'reward'", "logs.parquet", "did you mean 'rewrad'")
     refused(lambda: nc.Logs.from_frame(pl.read_parquet(path)), "no column 'reward'", "did you mean 'rewrad'")
     refused(lambda: nc.read_logs(write(), columns={"user": "usr"}), "no column 'usr'", "did you mean 'user'")
-    refused(lambda: nc.read_logs(write(action=None)), "no column 'action'")
+    refused(lambda: nc.read_logs(write(action=None)), "no column 'action'", "take them with features='x*'")
 
 
 def test_renaming_what_is_no_part_of_logs(write: Write) -> None:

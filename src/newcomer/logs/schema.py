@@ -212,7 +212,8 @@ def resolve_schema(
         raise _missing("user" if user is None else "reward", available, source, chosen)
     features = _feature_columns(chosen, available, source)
     if features is None and chosen.get("action") is None:
-        raise _missing("action", available, source, chosen)
+        other = "or, where columns describe what was shown, take them with features='x*'"
+        raise _missing("action", available, source, chosen, other=other)
     return LogLayout(
         user=user,
         reward=reward,
@@ -351,10 +352,17 @@ def _or_without(error: LogsError, part: str) -> LogsError:
 
 
 def _missing(
-    name: str, available: Sequence[str], source: str, chosen: Renames | None = None, *, part: str = ""
+    name: str,
+    available: Sequence[str],
+    source: str,
+    chosen: Renames | None = None,
+    *,
+    part: str = "",
+    other: str = "",
 ) -> LogsError:
     """The error for a column that is needed and not there: the nearest that is and has no part yet, what the others
-    would be taken for, and how to name it. `part` is what the column was to be, if not its own name.
+    would be taken for, and how to name it, or the `other` way. `part` is what the column was to be, if not its own
+    name.
     """
     part = part or name
     found = ", ".join(available[:12]) + (", ..." if len(available) > 12 else "")
@@ -364,7 +372,8 @@ def _missing(
     theirs = hint.split("'")[1] if hint else "..."
     others = ", ".join(f"{_named(theirs)} as {one}" for one, theirs in sorted(given.items()))
     option = f"columns={{'{part}': {repr(theirs) if hint else theirs}}} or --column {part}={theirs}"
-    todo = f"columns are {found}{hint} (name it with {option})" + (f"; recognised are {others}" if others else "")
+    todo = f"columns are {found}{hint} (name it with {option}{other and ', ' + other})"
+    todo += f"; recognised are {others}" if others else ""
     return LogsError(f"no column '{name}'", where=source, todo=todo)
 
 

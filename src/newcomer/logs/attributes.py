@@ -173,8 +173,11 @@ def _column(series: pl.Series, source: str, *, asked: bool) -> tuple[Column | No
         rare = int(np.isnan(values).any(axis=1).sum()) - series.null_count()
         if rare:
             others = series.n_unique() - bool(series.null_count()) - column.width
+            who = f"{rare:,} user{'s' * (rare != 1)}"
             note = (
-                f"{others:,} levels of '{name}' with few users each ({rare:,} users) are pooled: they count as average."
+                f"A level of '{name}' with few users ({who}) counts as average."
+                if others == 1
+                else f"{others:,} levels of '{name}' with few users each ({who}) are pooled: they count as average."
             )
         return column, values, note
     if asked:

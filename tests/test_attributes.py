@@ -15,10 +15,13 @@ from typer.testing import CliRunner
 import newcomer as nc
 from newcomer import _fit
 from newcomer.cli.main import app
+from newcomer.encoding import Column
 from newcomer.errors import LogsError
 from newcomer.evaluation.predictors import regression_predictor
 from newcomer.evidence import OutcomeFacts
+from newcomer.gain.deals import start_dealt_users
 from newcomer.linear.ridge import ridge_precision
+from newcomer.model import Model
 from newcomer.worlds.world import Episode
 
 USERS, ACTIONS = 300, 8
@@ -182,9 +185,6 @@ class TwoKinds:
 
 
 def test_play_passes_attributes_on_to_policies_that_take_them() -> None:
-    from newcomer.encoding import Column
-    from newcomer.model import Model
-
     plan = Column("plan", "level", levels=("free", "paid"), shares=(0.5, 0.5))
     model = Model(
         np.eye(1), np.ones(1), np.zeros(1), np.eye(1), 1.0, attributes=(plan,),
@@ -212,3 +212,24 @@ def test_evaluate_and_report_of_clicks_say_what_attributes_are_worth(
     assert abs(first.over_regression.value) < 0.1
     text = nc.report(read, tmp_path / "report.html", quick=True).path.read_text(encoding="utf-8")
     assert "What you know before the first interaction" in text
+
+
+def test_many_held_out_users_start_with_their_attributes() -> None:
+    """Newcomers of a large state share a row until something is known of them."""
+    plan = Column("plan", "level", levels=("free", "paid"), shares=(0.5, 0.5))
+    model = Model(
+        np.eye(1), np.ones(1), np.zeros(1), np.eye(1), 1.0, attributes=(plan,),
+        attribute_effects=np.array([[-0.9, 0.9]]), attribute_covariance=np.array([[0.25, -0.25], [-0.25, 0.25]]),
+    )  # fmt: skip
+    n = 3000
+    people = pl.DataFrame({"user": np.arange(n), "plan": np.random.default_rng(0).choice(["free", "paid"], n)})
+    logs = nc.Logs.from_arrays(
+        user=np.repeat(np.arange(n), 2), features=np.ones((2 * n, 1)), reward=np.ones(2 * n), users=people
+    )
+    (batch,) = logs.batches()
+    policy = nc.PriorUCB(model)
+    state = start_dealt_users(policy, batch, batch.offsets[:-1, None])
+    told = people.sort("user")["plan"].to_numpy()[np.asarray(batch.users, dtype=np.int64)]
+    wanted = policy.start(n, attributes={"plan": told})
+    actions = np.array([[1.0], [-1.0]])
+    np.testing.assert_allclose(policy.scores(state, actions), policy.scores(wanted, actions))

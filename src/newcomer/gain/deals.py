@@ -83,7 +83,7 @@ def start_dealt_users(policy: Any, batch: Batch, rows: Ints) -> Any:
         return state
     users = np.searchsorted(batch.offsets, rows[:, 0], side="right") - 1
     x = translate_encoding(batch.attributes[users], batch.attribute_columns, policy.model.attributes)
-    policy.apply_attributes(state, np.arange(len(rows)), x)
+    policy.apply_attributes(state, state.own_rows(np.arange(len(rows))), x)
     return state
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from newcomer.linear import als
-from newcomer.linear.als import AlsRegression, fit_als, observed_cells
+from newcomer.linear.als import AlsRegression, fit_als, observed_als_cells
 from tests.oracles import evaluate as oracle
 from tests.oracles.lowrank import ridge_by_augmented_rows
 
@@ -47,6 +47,6 @@ def test_sweeps_solve_both_sides_in_turn(table, block, products, monkeypatch):
     table.sum_duplicates()
     start = np.random.default_rng(1).standard_normal((20, 3))
     users, items = fit_als(table, start, ridge=0.5, sweeps=4)
-    met = observed_cells(table).toarray() > 0
+    met = observed_als_cells(table).toarray() > 0
     np.testing.assert_allclose(items, oracle.als(table.toarray(), met, 0.5, start, 4), atol=1e-9)
     np.testing.assert_allclose(AlsRegression(users, 0.5).solve(table.T.tocsr()), items, atol=1e-12)

@@ -45,7 +45,7 @@ def check_command(
     if not 0 < level < 1:
         raise typer.BadParameter(f"the level is a probability between 0 and 1, not {level:g}", param_hint="--level")
     engines: dict[str, Any] = {"engine": engine, "scheduler": scheduler, "workers": workers}
-    with options.logs_for_command(logs, how, json=json, **engines) as read:
+    with options.read_logs_by_options(logs, how, json=json, **engines) as read:
         if not quick:
             output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         with Meter("Checking", first=", first pass") as meter:

@@ -45,7 +45,7 @@ def evaluate_command(
 
     wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
     hands = (os.cpu_count() or 1) if workers is None else workers
-    with options.logs_for_command(logs, how, workers=hands, json=json) as read:
+    with options.read_logs_by_options(logs, how, workers=hands, json=json) as read:
         output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         with Meter("Evaluating", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}

@@ -74,7 +74,7 @@ def fit_command(
     begin = options.start_option(start, method, old)
     journal = target.with_name(f"{target.name}.partial")
     engines: dict[str, Any] = {"engine": engine, "scheduler": scheduler, "workers": workers}
-    with options.logs_for_command(logs if old is None else [old, logs], how, json=json, **engines) as read:
+    with options.read_logs_by_options(logs if old is None else [old, logs], how, json=json, **engines) as read:
         output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         with Meter("Fitting", first=", first pass") as meter, _resumable(journal), warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # the screen and --json say it beside the estimator

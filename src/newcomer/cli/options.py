@@ -404,7 +404,7 @@ def start_option(path: Path | None, estimator: str, old: str | None) -> Model | 
 
 
 @contextmanager
-def logs_for_command(
+def read_logs_by_options(
     logs: str | list[str],
     how: LogReading,
     *,

@@ -57,7 +57,7 @@ def report_command(
     target = options.free_path_option(out, force=force, option="--out")
     wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
     hands = (os.cpu_count() or 1) if workers is None else workers
-    with options.logs_for_command(logs, how, workers=hands, json=json) as read:
+    with options.read_logs_by_options(logs, how, workers=hands, json=json) as read:
         output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         called = options.log_options_in_words(logs, how)
         with Meter("Checking, fitting, measuring", unit="") as meter:

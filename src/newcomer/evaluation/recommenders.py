@@ -24,7 +24,7 @@ from scipy import sparse
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evaluation.settings import EVALUATION
-from newcomer.linear.als import AlsRegression, fit_als, observed_cells
+from newcomer.linear.als import AlsRegression, fit_als, observed_als_cells
 from newcomer.linear.state import State
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
@@ -81,7 +81,7 @@ class FoldIn(Contract[Answers]):
 def recommenders(logs: Logs, model: Model) -> dict[str, FoldIn]:
     """ALS and, unless there are too many actions, EASE, each as it is and with a user's own answers if any."""
     cells, hashes = recommender_cells(logs)
-    met = observed_cells(cells)
+    met = observed_als_cells(cells)
     total, count = (np.asarray(one.sum(axis=0)).ravel() for one in (cells, met))
     mean = (total + EVALUATION.mean_prior * cells.sum() / met.sum()) / (count + EVALUATION.mean_prior)
     centred = cells.copy()
@@ -135,7 +135,7 @@ def recommender_cells(logs: Logs) -> tuple[Any, Hashes]:
 def recommender_table(logs: Logs) -> tuple[Floats, Bools]:
     """Mean answers (users, actions) of the logs, zero where there are none, and where there are some."""
     cells, _ = recommender_cells(logs)
-    return cells.toarray(), observed_cells(cells).toarray() > 0
+    return cells.toarray(), observed_als_cells(cells).toarray() > 0
 
 
 def _recommender_with_best_ridge(name: str, centred: Any, hashes: Hashes) -> Fold:

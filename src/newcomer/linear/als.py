@@ -63,7 +63,7 @@ class AlsRegression:
         """
         count, rank = self.factors.shape
         if count * rank**2 <= _PRODUCTS:
-            return np.asarray(observed_cells(rows) @ self._products).reshape(-1, rank, rank)
+            return np.asarray(observed_als_cells(rows) @ self._products).reshape(-1, rank, rank)
         grams = np.empty((rows.shape[0], rank, rank))
         for gram, cells in zip(grams, np.split(rows.indices, rows.indptr[1:-1]), strict=True):
             shown = self.factors[cells]
@@ -92,6 +92,6 @@ def fit_als(table: Any, items: Floats, *, ridge: float, sweeps: int) -> tuple[Fl
     return users, items
 
 
-def observed_cells(table: Any) -> Any:
+def observed_als_cells(table: Any) -> Any:
     """One in each cell of a CSR table that was observed, whatever it holds."""
     return sparse.csr_array((np.ones(len(table.data)), table.indices, table.indptr), shape=table.shape)

@@ -58,7 +58,7 @@ def test_every_command_of_the_page_runs(tmp_path, monkeypatch, capsys):
                 words = shlex.split(line)
                 ran.append(words[1] if words[0] == "newcomer" else "curl")
                 if words[:2] == ["newcomer", "serve"]:
-                    service = Process(words[2], *words[3:], port=free_port()).wait_ready(http, 120.0)
+                    service = Process(words[2], *words[3:], port=free_port()).wait_ready(http)
                 elif words[0] == "newcomer":
                     # Arms are drawn by the store's secret, and a check at a level of 5% may call clean logs broken.
                     fine = (0, BROKEN) if words[1] in ("check", "report") else (0,)

@@ -25,7 +25,6 @@ from newcomer.logs import dask as ours
 from newcomer.logs import disk_store
 from newcomer.logs import workers as engines
 from newcomer.logs.reduce import reduce
-from newcomer.logs.workers import WorkerPool
 from newcomer.population import AttributePrior, Population
 from newcomer.serve.store_sqlite import SqliteStore
 from newcomer.sold.moments import merge_moments, moments_of
@@ -38,6 +37,7 @@ optional("distributed", name="dask")
 
 add_up = partial(moments_of, ridge=1.0)
 EVERY = np.ones(64, dtype=np.bool_)
+PATIENCE = 300.0  # seconds, on a machine that others use: what hangs fails, what is slow does not
 
 
 class Fatal:
@@ -86,13 +86,9 @@ def cluster(temporary):
 
 
 @pytest.fixture(params=["workers", "a cluster"])
-def engine(request, cluster):
+def engine(request, cluster, crew):
     """Two processes of this machine, and a cluster of two."""
-    if request.param == "a cluster":
-        yield cluster
-    else:
-        with WorkerPool(2) as crew:
-            yield crew
+    return cluster if request.param == "a cluster" else crew
 
 
 @pytest.fixture(autouse=True)
@@ -106,30 +102,29 @@ def gap(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-300))
 
 
-def test_arrays_files_workers_and_cluster_agree(cluster, tmp_path: Path) -> None:
+def test_arrays_files_workers_and_cluster_agree(cluster, crew, tmp_path: Path) -> None:
     """For SOLD and for the prior: from arrays, from files by one process and by two, and by a cluster."""
     folder = write_parquet(tmp_path / "logs")
     frame = pl.concat([pl.read_parquet(file) for file in sorted(folder.glob("*.parquet"))])
     columns = {name: frame[name].to_numpy() for name in ("user", "reward", "step")}
     arrays = nc.Logs.from_arrays(features=np.array(frame["features"].to_list()), **columns)
-    with WorkerPool(2) as crew:
-        rivals = {
-            "one process": nc.read_logs(folder, memory=20_000),
-            "two workers": nc.read_logs(folder, engine=crew),
-            "a cluster": nc.read_logs(folder, engine=cluster),
-        }
-        sums = reduce(arrays, add_up, merge_moments)
-        same_moments(reduce(arrays.on(cluster), add_up, merge_moments), sums, 1e-10)
-        sold, prior = (nc.fit(arrays, rank=2, estimator=how, calibrate=False) for how in ("sold", "em"))
-        for name, logs in rivals.items():
-            assert logs == arrays, name
-            same_moments(reduce(logs, add_up, merge_moments), sums, 1e-10)
-            for expected in (sold, prior):
-                found = nc.fit(logs, rank=2, estimator=expected.estimator, calibrate=False)
-                assert gap(found.basis, expected.basis) < 1e-6, name
-                assert gap(found.mean, expected.mean) < 1e-6, name
-                assert gap(found.covariance, expected.covariance) < 1e-6, name
-                assert found.noise_variance == pytest.approx(expected.noise_variance, rel=1e-6), name
+    rivals = {
+        "one process": nc.read_logs(folder, memory=20_000),
+        "two workers": nc.read_logs(folder, engine=crew),
+        "a cluster": nc.read_logs(folder, engine=cluster),
+    }
+    sums = reduce(arrays, add_up, merge_moments)
+    same_moments(reduce(arrays.on(cluster), add_up, merge_moments), sums, 1e-10)
+    sold, prior = (nc.fit(arrays, rank=2, estimator=how, calibrate=False) for how in ("sold", "em"))
+    for name, logs in rivals.items():
+        assert logs == arrays, name
+        same_moments(reduce(logs, add_up, merge_moments), sums, 1e-10)
+        for wanted in (sold, prior):
+            found = nc.fit(logs, rank=2, estimator=wanted.estimator, calibrate=False)
+            assert gap(found.basis, wanted.basis) < 1e-6, name
+            assert gap(found.mean, wanted.mean) < 1e-6, name
+            assert gap(found.covariance, wanted.covariance) < 1e-6, name
+            assert found.noise_variance == pytest.approx(wanted.noise_variance, rel=1e-6), name
 
 
 def test_the_outlook_is_the_same_on_a_cluster(cluster, tmp_path: Path) -> None:
@@ -225,8 +220,9 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path, who: str
     command = f"ulimit -f 80; exec {sys.executable} -m newcomer {words}"
     environment = {**os.environ, "TMPDIR": str(scratch)}
     done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 3 and done.stderr.count("\n") == 1, done.stderr
-    assert "cannot write temporary files: File too large" in done.stderr and "TMPDIR" in done.stderr
+    _, sign, told = done.stderr.partition("error: ")  # behind lines of progress, where reading took long
+    assert done.returncode == 3 and sign and told.count("\n") == 1, done.stderr
+    assert "cannot write temporary files: File too large" in told and "TMPDIR" in told
     assert list(scratch.iterdir()) == [] and not (tmp_path / "m.newcomer").exists()
 
 
@@ -252,12 +248,12 @@ def test_an_interrupted_command_ends_its_cluster(tmp_path: Path, name: str) -> N
     command = [sys.executable, "-m", "newcomer", "fit", logs, "--engine", "dask", "--out", out / "m.newcomer"]
     environment = {**os.environ, "TMPDIR": str(scratch)}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE
     while not any(out.glob("m.newcomer.partial/*")):
         assert process.poll() is None and time.monotonic() < until, "no pass was ever made"
         time.sleep(0.02)
     process.send_signal(getattr(signal, name))
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == {"SIGTERM": 143, "SIGINT": 130}[name] and "Traceback" not in told, told
     assert "--resume goes on from there" in told and list(scratch.iterdir()) == []
     assert [path.name for path in out.iterdir()] == ["m.newcomer.partial"]

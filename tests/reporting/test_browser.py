@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser import CONTRAST, TEXTS, WIDE, open_browser
+from tests.browser import CONTRAST, TEXTS, WIDE
 from tests.pages import page
 
 KINDS = ["tastes", "broken", "few"]
 OPEN = "() => document.querySelectorAll('details').forEach(one => { one.open = true; })"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    yield from open_browser()
 
 
 @pytest.fixture(scope="module")

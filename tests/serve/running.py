@@ -62,7 +62,7 @@ class Running:
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
 
-    def call(self, coroutine, timeout=60.0):
+    def call(self, coroutine, timeout=300.0):
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout)
 
     def start(self):
@@ -121,7 +121,7 @@ class Process:
         self.url = f"http://127.0.0.1:{port}"
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
-    def wait_ready(self, http, seconds=60.0):
+    def wait_ready(self, http, seconds=300.0):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.process.poll() is not None:
@@ -142,7 +142,7 @@ class Process:
         """In order; the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
+        self.process.wait(300)
         self.process.stderr.close()
         return self.process.returncode
 

@@ -155,7 +155,7 @@ def test_the_command_serves_and_drains(tmp_path):
             shown = client.decide("ann", candidates=[1, 2, 3])
         assert shown.arm == "treated"
     one.process.terminate()
-    said = one.process.communicate(timeout=30)[1]
+    said = one.process.communicate(timeout=300)[1]
     assert one.process.returncode == 0
     assert said.count("curl ") == 3 and "everything acknowledged is in the store" in said
     assert (tmp_path / "m.newcomer.store").exists()

@@ -157,7 +157,7 @@ def test_erasure_leaves_no_trace_in_postgresqls_table_files(database):
             pytest.skip("not run: the files of this PostgreSQL are elsewhere")
         assert name.encode() in bytes_of(where)
         client.erase(name)
-        end = time.monotonic() + 30
+        end = time.monotonic() + 300
         while name.encode() in bytes_of(where) and time.monotonic() < end:
             time.sleep(0.2)
         assert name.encode() not in bytes_of(where) and b"other" in bytes_of(where)

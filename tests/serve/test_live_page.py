@@ -16,7 +16,7 @@ from newcomer.serve.recent import Recent
 from newcomer.serve.service import Config
 from newcomer.serve.shapes import Problem
 from newcomer.serve.store_memory import MemoryStore
-from tests.browser import CONTRAST, TEXTS, WIDE, open_browser
+from tests.browser import CONTRAST, TEXTS, WIDE
 from tests.serve.running import model_of, running
 
 ADMIN = "a" * 20
@@ -110,11 +110,6 @@ def test_the_last_minute():
 
 
 @pytest.fixture(scope="module")
-def browser():
-    yield from open_browser()
-
-
-@pytest.fixture(scope="module")
 def busy():
     """A service with traffic, errors, and names that would break a page which takes them as they are."""
     config = Config(random=0.3, control=0.3)
@@ -129,7 +124,7 @@ def busy():
         yield one
 
 
-def wait(page, condition, seconds=15.0):
+def wait(page, condition, seconds=120.0):
     """Until the condition holds; the browser's own waiting would need `eval`, which the page's policy refuses."""
     end = time.monotonic() + seconds
     while not page.evaluate(condition):

@@ -76,15 +76,15 @@ def test_commands_take_a_table_of_users(files: Path) -> None:
 
 def test_check_evaluate_and_report_say_what_attributes_are_worth(files: Path) -> None:
     logs = nc.read_logs(files / "logs.csv", users=files / "people.csv")
-    found = nc.evaluate(logs, quick=True)
+    page = nc.report(logs, files / "report.html", quick=True)
+    found = page.evaluation
+    assert found is not None and page.findings is not None
     assert [step.interactions for step in found.attributes][:3] == [0, 1, 2]
     assert found.attributes[0].gain.value > 0.05 and found.attributes[0].over_regression is not None
     assert found.attributes[0].without.value < found.attributes[0].gain.value
     assert any("Before the first interaction attributes are worth" in said for said in found.sentences())
-    assert nc.check(logs, fit=False)["attributes and logging"].verdict == "fine"
-    page = files / "report.html"
-    nc.report(logs, page, quick=True)
-    text = page.read_text()
+    assert page.findings["attributes and logging"].verdict == "fine"
+    text = page.path.read_text()
     assert "What you know before the first interaction" in text and "age is used" in text
     assert "gain with attributes" in text
 
@@ -206,12 +206,12 @@ def test_evaluate_and_report_of_clicks_say_what_attributes_are_worth(
     read = nc.Logs.from_frame(clicked, users=people)
     model = nc.fit(read, calibrate=False)
     assert model.outcome == "binary" and {one.name for one in model.attributes} <= {"age", "plan"} and model.attributes
-    found = nc.evaluate(read, quick=True, findings=nc.check(read, fit=False))
-    first = found.attributes[0]
+    page = nc.report(read, tmp_path / "report.html", quick=True)
+    assert page.evaluation is not None
+    first = page.evaluation.attributes[0]
     assert first.interactions == 0 and first.added.value > 0 and first.over_regression is not None
     assert abs(first.over_regression.value) < 0.1
-    text = nc.report(read, tmp_path / "report.html", quick=True).path.read_text(encoding="utf-8")
-    assert "What you know before the first interaction" in text
+    assert "What you know before the first interaction" in page.path.read_text(encoding="utf-8")
 
 
 def test_many_held_out_users_start_with_their_attributes() -> None:

@@ -11,9 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from typer.main import get_command
@@ -22,39 +20,9 @@ import newcomer
 from newcomer import errors
 from newcomer.cli import help_screen, main
 from newcomer.worlds.synthetic import Synthetic
+from tests.cli.running import Command, Outcome, one_sentence, run_in
 
 HEAVY = ("numba", "scipy", "polars", "altair")
-
-
-class Outcome(NamedTuple):
-    """What a command did."""
-
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Outcome]
-
-
-@pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Run a command in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> Outcome:
-        code = main.execute_command([str(argument) for argument in arguments])
-        return Outcome(code, *capsys.readouterr())
-
-    return run
-
-
-@pytest.fixture(scope="session")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small logs with two hidden directions of twelve."""
-    path = tmp_path_factory.mktemp("logs") / "logs.parquet"
-    Synthetic.learnable(dim=12, seed=1).write_logs(path, 1500, 12, 1)
-    return path
 
 
 def shell(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -68,45 +36,38 @@ def next_commands(told: str) -> list[str]:
     return re.findall(r"^  .*   \S*newcomer (.*)$", told, flags=re.MULTILINE)
 
 
-def one_sentence(text: str) -> bool:
-    return text.startswith("error: ") and text.count("\n") == 1 and "Traceback" not in text
-
-
-def test_fit_finds_saves_and_says_what_was_found(call: Command, logs: Path) -> None:
-    done = call("fit", logs)
-    assert done.code == 0 and Path("model.newcomer").exists()
+def test_fit_finds_saves_and_says_what_was_found(call: Command, fitted: Outcome, model_here: Path) -> None:
+    assert fitted.code == 0 and model_here.exists()
     for part in (
-        "1,500 users, 18,000 rows, 12 features",
+        "800 users, 9,600 rows, 12 features",
         "(rank 2 of 12",
         "kept",
         "Saved",
     ):
-        assert part in done.out
-    assert "hoeffding" not in done.out
+        assert part in fitted.out
+    assert "hoeffding" not in fitted.out
     bounds = call("inspect", "model.newcomer", "--bounds").out
     assert "hoeffding" in bounds and "vacuous" in bounds and "lambda_A" in bounds
     assert newcomer.load("model.newcomer").rank == 2
 
 
-def test_what_to_do_next_goes_to_stderr_and_runs(call: Command, logs: Path) -> None:
-    told = call("fit", logs).err
+def test_what_to_do_next_goes_to_stderr_and_runs(call: Command, few_logs: Path) -> None:
+    told = call("fit", few_logs).err
     commands = next_commands(told)
     assert len(commands) == 3
     assert ("serve newcomers in Python" in told) and ("newcomer serve model.newcomer" in told)
     assert [call(*command.split()).code for command in commands] == [0, 0, 0]
 
 
-def test_inspect_shows_what_fit_showed(call: Command, logs: Path) -> None:
-    fitted = call("fit", logs).out
-    assert call("inspect", "model.newcomer").out == fitted[: fitted.index("Saved")]
+def test_inspect_shows_what_fit_showed(call: Command, fitted: Outcome, model_here: Path) -> None:
+    assert call("inspect", model_here).out == fitted.out[: fitted.out.index("Saved")]
 
 
-def test_json_is_for_programs(call: Command, logs: Path) -> None:
-    done = call("fit", logs, "--json", "--out", "m.newcomer")
-    found = json.loads(done.out)
-    assert (done.code, found["version"], found["command"], found["model"]) == (0, 1, "fit", "m.newcomer")
-    assert found["rank"] == 2 and found["logs"]["users"] == 1500 and len(found["radius"]) == 3
-    again = json.loads(call("inspect", "m.newcomer", "--json").out)
+def test_json_is_for_programs(fitted_json: Outcome, fit_folder: Path) -> None:
+    found = json.loads(fitted_json.out)
+    assert (fitted_json.code, found["version"], found["command"], found["model"]) == (0, 1, "fit", "m.newcomer")
+    assert found["rank"] == 2 and found["logs"]["users"] == 800 and len(found["radius"]) == 3
+    again = json.loads(run_in(fit_folder, "inspect", "m.newcomer", "--json").out)
     assert {**again, "command": "fit", "advice": found["advice"]} == found
 
 
@@ -117,17 +78,17 @@ def test_options_reach_the_fit(call: Command, logs: Path) -> None:
     assert (other["estimator"], other["dim"], other["intercept"]) == ("sold-pinv", 13, True)
 
 
-def test_reading_options_do_not_change_the_answer(call: Command, logs: Path) -> None:
-    plain = json.loads(call("fit", logs, "--json").out)
-    for option in (["--grouped"], ["--memory", "1MB"]):
-        other = json.loads(call("fit", logs, *option, "--force", "--json").out)
+def test_reading_options_do_not_change_the_answer(call: Command, few_logs: Path) -> None:
+    plain = json.loads(call("fit", few_logs, "--rank", 2, "--json").out)
+    for option in (["--grouped"], ["--memory", "60kB"]):
+        other = json.loads(call("fit", few_logs, "--rank", 2, *option, "--force", "--json").out)
         assert other["fingerprint"] == plain["fingerprint"]
         assert other["evidence"]["eigenvalues"] == pytest.approx(plain["evidence"]["eigenvalues"], rel=1e-10, abs=1e-12)
 
 
 def test_columns_may_have_other_names_and_actions_a_table(call: Command) -> None:
-    world = Synthetic(dim=6, items=40, seed=2)
-    world.write_logs("raw.parquet", 600, 8, 2)
+    world = Synthetic(dim=6, items=20, seed=2)
+    world.write_logs("raw.parquet", 120, 8, 2)
     world.write_items("items.parquet")
     import polars as pl
 
@@ -154,7 +115,7 @@ def test_logs_come_through_standard_input(call: Command, logs: Path, monkeypatch
     with logs.open("rb") as file:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(file))
         done = call("fit", "-")
-    assert done.code == 0 and "1,500 users" in done.out
+    assert done.code == 0 and "800 users" in done.out
     assert next_commands(done.err) and not any(command.startswith("fit") for command in next_commands(done.err))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     refused = call("fit", "-", "--force")
@@ -179,7 +140,7 @@ def test_features_and_limits_are_options_and_kept_for_the_next_command(call: Com
     rng = random.Random(3)
     items = [f"{i},{10**7 + rng.randrange(10**6)},{rng.gauss(0, 1):.3f},{rng.gauss(0, 1):.3f}" for i in range(30)]
     Path("items.csv").write_text("\n".join(["action,sku,x,y", *items]))
-    rows = [f"{user},{rng.randrange(30)},{rng.gauss(0, 1):.3f}" for user in range(200) for _ in range(6)]
+    rows = [f"{user},{rng.randrange(30)},{rng.gauss(0, 1):.3f}" for user in range(100) for _ in range(6)]
     Path("logs.csv").write_text("\n".join(["user,action,reward", *rows, "7,3,9999"]))
     refused = call("fit", "logs.csv", "--items", "items.csv")
     assert refused.code == 3 and one_sentence(refused.err) and "--features x,y" in refused.err
@@ -194,11 +155,11 @@ def test_features_and_limits_are_options_and_kept_for_the_next_command(call: Com
     assert "9999 (user 7, row 7 of theirs, action " in loud.err and "--clip auto" in loud.err
 
 
-def test_a_model_is_overwritten_only_when_asked(call: Command, logs: Path) -> None:
+def test_a_model_is_overwritten_only_when_asked(call: Command, few_logs: Path) -> None:
     Path("model.newcomer").write_text("precious")
-    refused = call("fit", logs)
+    refused = call("fit", few_logs)
     assert refused.code == 2 and "--force" in refused.err and Path("model.newcomer").read_text() == "precious"
-    assert call("fit", logs, "--force").code == 0
+    assert call("fit", few_logs, "--force").code == 0
 
 
 @pytest.mark.parametrize(
@@ -310,8 +271,8 @@ def test_python_m_is_the_same_command() -> None:
     assert done.stdout == f"newcomer {newcomer.__version__}\n"
 
 
-def test_colours_only_where_they_are_wanted(call: Command, logs: Path) -> None:
-    call("fit", logs)
+@pytest.mark.usefixtures("model_here")
+def test_colours_only_where_they_are_wanted() -> None:
     code = "from newcomer.cli.main import run_main; run_main(['inspect', 'model.newcomer'])"
     assert "\x1b[" not in shell(code).stdout
     assert "\x1b[" in shell(code, FORCE_COLOR="1", NO_COLOR="", TERM="xterm-256color").stdout
@@ -319,14 +280,14 @@ def test_colours_only_where_they_are_wanted(call: Command, logs: Path) -> None:
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain)
 
 
-def test_a_terminal_that_knows_only_ascii_is_served(call: Command, logs: Path) -> None:
-    call("fit", logs)
+@pytest.mark.usefixtures("model_here")
+def test_a_terminal_that_knows_only_ascii_is_served() -> None:
     code = "from newcomer.cli.main import run_main; run_main(['inspect', 'model.newcomer'])"
     done = shell(code, PYTHONIOENCODING="ascii")
     assert done.returncode == 0 and "#####" in done.stdout and "?" not in done.stdout
 
 
-def test_the_demo_leaves_files_and_three_commands_that_work(call: Command) -> None:
+def test_the_demo_leaves_files_and_names_three_commands(call: Command) -> None:
     done = call("demo")
     page = (Path(__file__).parents[2] / "docs" / "start" / "install.md").read_text(encoding="utf-8")
     screen = page.split("```\nRewards   ")[1].split("```")[0].split("\n\n")[0]  # facts; a newcomer's rounds follow
@@ -340,9 +301,15 @@ def test_the_demo_leaves_files_and_three_commands_that_work(call: Command) -> No
     assert float(re.findall(r"distance from the true subspace ([0-9.]+)", done.out)[0]) < 0.2
     assert "A PriorUCB" in done.out and "by EmpiricalArms (own averages)" in done.out
     assert len(re.findall(r"^ \d  of 10: film \d\d, expected", done.out, re.MULTILINE)) == 8
-    commands = next_commands(done.err)
-    assert len(commands) == 3 and [call(*command.split()).code for command in commands] == [0, 0, 0]
+    assert len(next_commands(done.err)) == 3
     assert call("demo").code == 2, "an earlier demo is kept"
+
+
+def test_the_three_commands_work_on_the_files_of_a_small_demo(call: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("newcomer.cli.demo.NEWCOMERS", 3)
+    monkeypatch.setattr("newcomer.cli.demo.PEOPLE", 800)
+    commands = next_commands(call("demo").err)
+    assert len(commands) == 3 and [call(*command.split()).code for command in commands] == [0, 0, 0]
 
 
 def test_the_demo_speaks_json_and_newcomers_gain(call: Command) -> None:

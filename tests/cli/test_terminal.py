@@ -20,37 +20,18 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from newcomer.cli import demo, fit, inspect, main, reproduce
+from newcomer.cli import demo, fit, inspect, reproduce
 from newcomer.cli.output import Meter, printed_as_options
 from newcomer.em.passes import Progress
 from newcomer.errors import LogsError, NewcomerError, error_in_one_line
 from newcomer.worlds import Synthetic
+from tests.cli.running import Command, Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
-Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run a command in an empty folder: its exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: object) -> tuple[int, str, str]:
-        code = main.execute_command([str(word) for word in words])
-        return code, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("logs") / "logs.parquet"
-    Synthetic.learnable(dim=12, seed=1).write_logs(path, 800, 12, 1)
-    return path
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
-def test_the_screens_fit_the_terminal(call: Call, logs: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+def test_the_screens_fit_the_terminal(call: Command, logs: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     """Nothing is wider than the terminal, and no number is cut."""
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(demo, "NEWCOMERS", 2)
@@ -105,7 +86,7 @@ def test_arguments_become_options(python: str, told: str) -> None:
     assert printed_as_options(python, OPTIONS) == told
 
 
-def test_errors_and_advice_of_the_commands_name_options(call: Call) -> None:
+def test_errors_and_advice_of_the_commands_name_options(call: Command) -> None:
     Path("logs.csv").write_text("user,step,action,reward\n1,1,a,1\n1,1,b,0\n2,1,a,1\n2,2,b,1\n")
     code, _, told = call("fit", "logs.csv")
     assert code == 3 and "--epoch s" in told and "epoch=" not in told
@@ -123,7 +104,7 @@ def test_errors_and_advice_of_the_commands_name_options(call: Call) -> None:
     assert any("--intercept" in one for one in found["advice"]) and "intercept=" not in str(found["advice"])
 
 
-def test_an_error_is_one_line_of_at_most_a_screen(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_one_line_of_at_most_a_screen(call: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     long = LogsError(f"id {'x' * 100_000!r} is unknown", where="a\nb\x1b[31m", todo="mend it")
     assert len(str(long)) <= 1600 and str(long).endswith("mend it") and str(long).startswith("id 'xxx")
     assert "\n" not in str(long) and "\x1b" not in str(long) and len(long.what) > 100_000
@@ -150,7 +131,7 @@ def test_the_shell_completes_commands(shell: str, words: str) -> None:
     assert "_NEWCOMER_COMPLETE=complete_" in done.stdout
 
 
-def test_completion_is_offered_and_documented(call: Call) -> None:
+def test_completion_is_offered_and_documented(call: Command) -> None:
     assert "--install-completion" in call("--help")[1]
     assert "newcomer --install-completion" in (ROOT / "docs" / "reference" / "command-line.md").read_text()
 
@@ -177,7 +158,7 @@ def closed(schema: Any) -> Any:
 
 
 def test_outputs_are_valid_under_the_schemas_that_are_printed(
-    call: Call, logs: Path, monkeypatch: pytest.MonkeyPatch
+    call: Command, logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo, "NEWCOMERS", 2)
     monkeypatch.setattr(demo, "PEOPLE", 600)
@@ -202,8 +183,8 @@ def test_the_schema_of_figures_made(capsys: pytest.CaptureFixture[str]) -> None:
     assert checked(capsys.readouterr().out, reproduce.reproduce_schema())["seconds"] == 3.0
 
 
-def test_the_schema_finds_what_is_wrong(call: Call, logs: Path) -> None:
-    found = json.loads(call("fit", logs, "--json")[1])
+def test_the_schema_finds_what_is_wrong(fitted_json: Outcome) -> None:
+    found = json.loads(fitted_json.out)
     wrong: list[Callable[[dict[str, Any]], object]] = [
         lambda one: one.pop("rank"),
         lambda one: one.update(rank="2"),

@@ -176,16 +176,16 @@ def test_users_who_choose_the_link_and_judge_the_gain_find_none_where_there_is_n
 
 
 def test_the_commands_print_the_same_decision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "email.parquet"
-    frame = one_verdict.email(True)
+    file = tmp_path / "patients.parquet"
+    frame = one_verdict.patients(True)
     assert isinstance(frame, pl.DataFrame)
     frame.write_parquet(file)
     said = {command: one_verdict.asked(file, command)["decision"] for command in one_verdict.COMMANDS}
     assert all(one == said["fit"] for one in said.values()) and said["fit"]["answer"] == "best for all"
     capsys.readouterr()
-    assert main.execute_command(["inspect", str(tmp_path / "email.newcomer")]) == 0
+    assert main.execute_command(["inspect", str(tmp_path / "patients.newcomer")]) == 0
     assert "Decision Serve everybody the best; that" in " ".join(capsys.readouterr().out.split())
-    assert main.execute_command(["inspect", str(tmp_path / "email.newcomer"), "--json"]) == 0
+    assert main.execute_command(["inspect", str(tmp_path / "patients.newcomer"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["decision"] == said["fit"]
 
 

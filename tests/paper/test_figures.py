@@ -385,7 +385,7 @@ def test_of_real_people_only_differences_are_kept() -> None:
 
 
 def test_reproduce_makes_pictures_resumes_and_ignores_the_number_of_workers(tiny: JobFolder, tmp_path: Path) -> None:
-    figures, told = chosen(["simulation-ablation"]), []
+    figures, told = chosen(["simulation-ts"]), []
 
     def progress(stage: str):  # type: ignore[no-untyped-def]
         return lambda done, total, left: told.append((stage, done, total))
@@ -395,12 +395,12 @@ def test_reproduce_makes_pictures_resumes_and_ignores_the_number_of_workers(tiny
         stage for stage, *_ in told
     }
     rows = contents.read(tmp_path / "one")
-    assert list(rows) == ["simulation-ablation-newcomers.csv", "simulation-ablation.csv"]
-    assert {row.command for row in rows.values()} == {"newcomer reproduce simulation-ablation --quick"}
+    assert list(rows) == ["simulation-ts-newcomers.csv", "simulation-ts.csv"]
+    assert {row.command for row in rows.values()} == {"newcomer reproduce simulation-ts --quick"}
     assert all(float(row.seconds) > 0 for row in rows.values())
     table = read_table(made[0].table)
     assert {"H-ProBALL-UCB", "LinUCB", "PopulationMean", "PriorUCB"} <= set(table["policy"])
-    newcomers = read_table(tmp_path / "one" / "simulation-ablation-newcomers.csv")
+    newcomers = read_table(tmp_path / "one" / "simulation-ts-newcomers.csv")
     ends = table.filter(pl.col("t") == pl.col("t").max())
     assert newcomers.select("world", "tau", "policy").equals(ends.select("world", "tau", "policy"))
     means = newcomers.select(pl.mean_horizontal(f"n{i}" for i in range(1, QUICK.trials + 1))).to_series()

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "docs" / "how-to" / "evaluate.md", ROOT / "docs" / "paper" / "measured-evaluate.md")
-COLUMNS = 150
+COLUMNS = 104
 SCREEN = re.compile(r"^```\n(python examples/[^`]*?)```\n```text\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 
 

@@ -169,7 +169,7 @@ def warm_start_of_earlier_fit(
         return warm_start(start, logs, add=add), None
     if isinstance(start, Model):
         raise ModelError(
-            "sold adds to moments, which a model has not kept", todo="pass the file of fit(run=nc.Run(moments=))"
+            "sold starts from saved moments, and this is a model", todo="pass the file of fit(run=nc.Run(moments=))"
         )
     return None, start if isinstance(start, SavedMoments) else SavedMoments.load(start)
 
@@ -178,7 +178,7 @@ def ridge_for_warm_start(past: SavedMoments, ridge: float | None, estimator: str
     """The ridge of moments, with which all others have to be added up."""
     if (estimator == "sold-pinv") != (past.ridge is None) or ridge not in (None, past.ridge):
         kept = "none (sold-pinv)" if past.ridge is None else f"{past.ridge:.6g}"
-        raise ModelError(f"the moments to add to have another ridge: {kept}", todo="leave ridge= out")
+        raise ModelError(f"the saved moments have another ridge: {kept}", todo="leave ridge= out")
     return past.ridge
 
 

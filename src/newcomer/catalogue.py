@@ -101,14 +101,14 @@ class Catalogue:
         """Warn at the line that called the package, the first time that something is `about` this."""
         if about not in self._said:
             self._said.add(about)
-            warn_caller(f"{sentence()} This is said once.")
+            warn_caller(f"{sentence()} This warning is shown once.")
 
     def _unknown_sentence(self, unknown: list[Any], count: str) -> str:
         examples = ", ".join(show_invalid_value(one) for one in unknown[:EXAMPLES])
         return (
             f"{count} ids are not among the {len(self):,} actions of the"
-            f" model ({examples}) and count as new actions, of which nothing is known: model.action_ids are the known"
-            " ones."
+            f" model ({examples}) and count as new actions, about which nothing is known: model.action_ids has the"
+            " known ones."
         )
 
     def canonical(self, one: int | str) -> int | str:

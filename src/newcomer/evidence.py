@@ -204,12 +204,12 @@ class RankComparison:
     def too_weak(self) -> str:
         """That something is shared for certain and of no use yet, in words; empty if that is not so.
 
-        >>> RankComparison(0, (0.0, 0.1), (0.0, 0.1), 900, certainty=4.2).too_weak[:63]
-        'users share preferences for certain (4.2 standard errors), but '
+        >>> RankComparison(0, (0.0, 0.1), (0.0, 0.1), 900, certainty=4.2).too_weak[:61]
+        'users certainly share preferences (4.2 standard errors), but '
         """
         if self.chosen or self.certainty < CERTAIN:
             return ""
-        sure = f"users share preferences for certain ({self.certainty:.1f} standard errors)"
+        sure = f"users certainly share preferences ({self.certainty:.1f} standard errors)"
         return f"{sure}, but too weakly to use: held-out users are predicted no better than by the population mean"
 
 
@@ -234,7 +234,7 @@ class Forecast:
         and noise are one part.
 
         >>> Forecast(1.0, 2.0, 1.0, level=1.5).shares(0.2)[1:3]
-        (("the user's level", 0.375), ('preferences', 0.125))
+        (('user level', 0.375), ('preferences', 0.125))
         """
         total = self.common + self.personal + self.noise_variance
         own = 0.0 if persistence is None else persistence * self.noise_variance
@@ -251,25 +251,21 @@ class Forecast:
         """What the variance of rewards, or of what is `learned` of them, is made of, in plain words.
 
         >>> print(Forecast(0.5, 0.2, 0.3, level=0.2).parts().split(", ")[2])
-        0% preferences (what changes an order)
+        0% preferences (change the order)
         """
         shares = self.shares(persistence)
         each = [
             f"{whole}% {name}{_in_short(name)}"
             for whole, (name, _) in zip(evidence_percents(shares), shares, strict=True)
         ]
-        return f"Of the variance of {learned} {', '.join(each).replace('% ', '% is ', 1)}."
+        return f"Variance of {learned}: {', '.join(each)}."
 
 
-COMMON, LEVEL, PREFERENCES = "common to all users", "the user's level", "preferences"
-DIFFER = "how users differ, in level or preferences"  # of models that do not tell them apart
-VERY, NOISE = "this user and this very action", "noise"
-EITHER = "noise, or this user and this very action (too few came again to tell)"
-MEANING = {
-    COMMON: "the population mean",
-    LEVEL: "it moves all candidates alike",
-    PREFERENCES: "what changes an order",
-}
+COMMON, LEVEL, PREFERENCES = "population mean", "user level", "preferences"
+DIFFER = "differences between users, in level or preferences"  # of models that do not separate them
+VERY, NOISE = "per-action effect", "noise"
+EITHER = "noise or per-action effect (too few repeats to separate them)"
+MEANING = {LEVEL: "moves all candidates alike", PREFERENCES: "change the order"}
 
 
 def evidence_percents(shares: Sequence[tuple[str, float]]) -> list[int]:

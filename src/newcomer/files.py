@@ -104,7 +104,7 @@ def _file_destination(path: Path) -> Path:
     with file_errors_told(path):
         target = Path(os.path.realpath(path))
         if target.is_symlink():
-            raise OutputError("this link leads in a circle", where=str(path), todo="name a file")
+            raise OutputError("this link points to itself", where=str(path), todo="name a file")
         if target.is_dir():
             raise OutputError("this is a folder", where=str(path), todo="name a file in it")
         if target.exists() and not target.is_file():
@@ -196,7 +196,7 @@ def _canonical(facts: Mapping[str, Any]) -> str:
 def _header(data: bytes, where: str) -> dict[str, Any]:
     """The JSON line, read without trusting the rest (8 bytes of length, then safetensors' own header)."""
     if not isinstance(data, bytes | bytearray | memoryview):
-        raise ModelError("these are no bytes", where=where, todo="pass what to_bytes gave, or the bytes of a file")
+        raise ModelError("these are not bytes", where=where, todo="pass what to_bytes gave, or the bytes of a file")
     data = bytes(data)
     try:
         size = int.from_bytes(data[:8], "little")

@@ -149,10 +149,10 @@ class Findings(Shown):
         wrong = [one for one in self.findings if one.verdict == self.verdict and one.name not in GAIN]
         wrong = wrong or [one for one in self.findings if one.verdict == self.verdict]
         if self.verdict == "fine":
-            return ["These logs show nothing that speaks against learning from them."]
+            return ["No fault was found in these logs."]
         if self.verdict == "unknowable":
-            return ["These logs are too few, or too short, for any check."]
-        head = {"broken": "Do not trust what is learned from these logs", "doubtful": "Use these logs with care"}
+            return ["These logs have too few users, or too short histories, for any check."]
+        head = {"broken": "Do not trust a model of these logs", "doubtful": "Use these logs with care"}
         return [f"{head[self.verdict]}: {', '.join(one.name for one in wrong)}.", *(one.what for one in wrong)]
 
     def of(self, verdict: Verdict) -> tuple[Finding, ...]:

@@ -84,7 +84,7 @@ class Run:
         named = {name: value for name, value in before.items() if value is not None and value is not False}
         if run is None and named:
             new = ", ".join(f"{NAMES.get(name, name)}=..." for name in named)
-            what = f"{who}: pass run=nc.Run({new}) in place of {', '.join(named)}, which the next release does not take"
+            what = f"{who}: pass run=nc.Run({new}) in place of {', '.join(named)}, which the next release removes"
             warn(what, FutureWarning, stacklevel=3)
         if run is None:
             return cls(**{NAMES.get(name, name): value for name, value in named.items()})
@@ -114,7 +114,7 @@ class Run:
         try:
             book = Checkpoint(folder, identity, resume=self.resume)
         except OSError as error:
-            what = f"passes cannot be kept here: {error.strerror}"
+            what = f"the passes of the fit cannot be saved here: {error.strerror}"
             raise ModelError(what, where=str(folder), todo="name another folder, nc.Run(checkpoint=)") from error
         try:
             yield logs.with_checkpoint(book)

@@ -96,10 +96,10 @@ def play(
         fits = isinstance(name, str) and all(callable(getattr(policy, part, None)) for part in CALLS)
         _require(
             fits,
-            f"{show_invalid_value(name)}: {show_invalid_value(policy)} is no policy",
+            f"{show_invalid_value(name)}: {show_invalid_value(policy)} is not a policy",
             "pass names and policies",
         )
-    _require(isinstance(world, Newcomers), f"{show_invalid_value(world)} is no world", "see newcomer.worlds")
+    _require(isinstance(world, Newcomers), f"{show_invalid_value(world)} is not a world", "see newcomer.worlds")
     numbers = users if isinstance(users, range) else range(validate_whole(users, "users", kind=NewcomerError))
     _require(len(numbers) > 0, "nothing to play", "pass users >= 1 and horizon >= 1")
     horizon = validate_whole(horizon, "horizon", kind=NewcomerError)

@@ -441,7 +441,7 @@ def test_propensities_that_fit_rule_out_what_else_is_unknowable():
     )
     found = quick_check(logs)
     for name in ("hidden causes", "unseen self-selection"):
-        assert found[name].verdict == "fine" and "drawn by the logged propensities" in found[name].what
+        assert found[name].verdict == "fine" and "If they alone drew the actions" in found[name].what
 
 
 def test_names_of_before_are_understood():
@@ -597,7 +597,7 @@ def test_no_finding_contradicts_the_decision():
     yes = nc.check(Synthetic.learnable(dim=8, seed=1).logs(300, 10, seed=1)).decision
     assert yes.personal == "yes"
     told = check_with_gain(Findings((shared,)), None, yes)["shared preferences"]
-    assert told.verdict == "fine" and "the decision follows them" in told.what and "everybody" not in told.advice
+    assert told.verdict == "fine" and "they decide" in told.what and "everybody" not in told.advice
     no = replace(yes, personal="not clear")
     assert check_with_gain(Findings((shared,)), None, no)["shared preferences"] == shared
 

@@ -34,7 +34,7 @@ def test_the_exit_code_says_broken(folder, capsys):
     assert "fine" in said and "400 users" in said
     assert main.execute_command(["check", str(folder / "broken.parquet"), "--quick"]) == 5
     told = " ".join(capsys.readouterr().out.split())
-    assert "Do not trust what is learned from these logs" in told and "Show a part of the users" in told
+    assert "Do not trust a model of these logs" in told and "Show random actions to some users" in told
 
 
 def test_json_is_as_its_schema_says(folder, capsys):
@@ -59,7 +59,7 @@ def test_fit_and_inspect_promise_nothing_over_broken_logs(folder, tmp_path, caps
     assert main.execute_command(["inspect", model]) == 0
     for said in (fitted.out, capsys.readouterr().out):
         told = " ".join(said.split())
-        assert "Nothing is promised: these logs are broken" in told and "preference-dependent logging" in told
+        assert "These logs are broken, so they do not tell" in told and "preference-dependent logging" in told
         assert "Worth it" not in told and "over the population mean" not in told
     assert " check " in fitted.err  # the command that says more
 
@@ -71,7 +71,7 @@ def test_fit_says_that_clean_logs_are_fine(folder, tmp_path, capsys):
     )
     found = json.loads(capsys.readouterr().out)
     assert {one["name"] for one in found["checks"]["findings"]} >= {"drift", "contexts", "adaptive logging"}
-    assert not any("Nothing is promised" in line for line in found["outlook"])
+    assert not any("These logs are broken" in line for line in found["outlook"])
 
 
 @pytest.mark.parametrize("words", [["--level", "0"], ["--level", "1.5"], ["--seed", "-1"], ["--workers", "0"]])

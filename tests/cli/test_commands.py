@@ -55,7 +55,7 @@ def test_what_to_do_next_goes_to_stderr_and_runs(call: Command, few_logs: Path) 
     told = call("fit", few_logs).err
     commands = next_commands(told)
     assert len(commands) == 3
-    assert ("serve newcomers in Python" in told) and ("newcomer serve model.newcomer" in told)
+    assert ("serve new users in Python" in told) and ("newcomer serve model.newcomer" in told)
     assert [call(*command.split()).code for command in commands] == [0, 0, 0]
 
 

@@ -56,17 +56,17 @@ def test_who_chose_better_is_said_of_a_number_of_interactions_and_of_all_rounds(
     rows = [PolicyRow("PriorUCB", 10, 100, SOME, SOME), PolicyRow("ALS fold-in", 10, 100, SOME, SOME, SOME)]
     (said,) = _replay(tuple(rows))
     assert said.endswith("ALS fold-in did better than PriorUCB by +0.200 (+0.100 to +0.300).")
-    assert "the mean reward per round of PriorUCB: +0.200 (+0.100 to +0.300) against the population mean" in said
+    assert "mean reward per round of PriorUCB +0.200 (+0.100 to +0.300) against the population mean" in said
     assert "better" not in _replay((rows[0], replace(rows[1], over_ours=unclear)))[0]
 
 
 def test_units_are_written_out() -> None:
-    assert dependence.SHIFT == "standard deviations, for a preference of one standard deviation"
+    assert dependence.SHIFT == "standard deviations (per standard deviation of preference)"
 
 
 def test_the_demo_does_not_say_film_51_of_10() -> None:
     page = (Path(__file__).parents[2] / "docs" / "start" / "install.md").read_text(encoding="utf-8")
-    assert "of 10: film 51, expected" in page and "film 51 of 10" not in page
+    assert "film 51 (of 10), expected" in page and "film 51 of 10" not in page
 
 
 def test_curves_far_from_what_matters_are_listed_and_not_drawn() -> None:

@@ -83,7 +83,7 @@ def test_the_screen_says_what_is_too_weak_to_use():
     ranks = RankComparison(0, (0.0, 0.1), (0.0, 0.1), 900, certainty=4.2)
     facts = replace(model.evidence.population, ranks=ranks)
     told = model_summary_rank_line(model_summary_of(replace(model, evidence=replace(model.evidence, population=facts))))
-    assert told.startswith("nothing that can be used: users share preferences for certain (4.2 standard errors)")
+    assert told.startswith("nothing that can be used: users certainly share preferences (4.2 standard errors)")
 
 
 def test_a_gain_that_is_not_there_makes_nothing_clear():

@@ -30,8 +30,8 @@ def test_a_constant_mean_changes_no_choice():
 
 def test_the_parts_of_the_variance_are_told():
     alike = forecast_variance_components(Population(np.ones(2), np.zeros((2, 0)), 1.0), np.eye(2), np.zeros(2))
-    assert "67% is common" in alike.parts() and "0% preferences" in alike.parts() and "33% noise" in alike.parts()
-    assert "too few came again to tell" in alike.parts(None) and "17% this user and this very" in alike.parts(0.5)
+    assert "67% population mean" in alike.parts() and "0% preferences" in alike.parts() and "33% noise" in alike.parts()
+    assert "too few repeats to separate them" in alike.parts(None) and "17% per-action effect" in alike.parts(0.5)
     assert sum(share for _, share in alike.shares(0.5)) == pytest.approx(1.0)
     old = replace(alike, level=None, personal=1.0)  # a file of before levels were told apart
     assert "25% how users differ, in level or preferences" in old.parts()
@@ -67,7 +67,7 @@ def test_users_who_rate_everything_higher_have_a_level_and_no_preferences():
     reward = rng.standard_normal(20)[item] + 2.0 * rng.standard_normal(500)[user] + rng.standard_normal(6000)
     model = fit(Logs.from_arrays(user=user, action=item, reward=reward), null=False, calibrate=False)
     shares = dict(model.evidence.population.forecast.shares(model.persistence))
-    assert shares["the user's level"] > 0.5 and shares["preferences"] < 0.02
+    assert shares["user level"] > 0.5 and shares["preferences"] < 0.02
 
 
 def test_fit_keeps_the_forecast():

@@ -217,7 +217,7 @@ def test_a_difference_within_its_interval_is_not_told_as_better(found):
 def test_each_action_by_itself_is_left_out_where_nothing_comes_again(found):
     once = [replace(step, empirical_arms=step.population_mean) for step in found.headline]
     said = " ".join(replace(found, headline=tuple(once)).sentences())
-    assert "No user meets an action again here" in said and "over each action by itself" not in said
+    assert "No user meets an action twice here" in said and "over each action by itself" not in said
 
 
 def test_progress_is_one_bar_that_never_goes_back():
@@ -261,7 +261,7 @@ def test_some_users_of_logs_are_the_same_in_memory_on_disk_and_with_workers(tmp_
     moved = logs.on(crew)
     assert moved.engine is crew and first.held_out(moved).summary.fingerprint == keep.summary.fingerprint
     assert keep.action_ids == logs.action_ids
-    with pytest.raises(nc.LogsError, match="none of the users"):
+    with pytest.raises(nc.LogsError, match="no user is left"):
         logs.some(lambda hashes: np.zeros(len(hashes), dtype=bool))
 
 
@@ -470,7 +470,7 @@ def test_propensities_of_logs_that_do_not_say_what_was_on_offer_are_not_used():
     )  # fmt: skip
     found = nc.evaluate(logs, quick=True)
     assert "what was on offer" in found.why_no_off_policy and ARMS not in set(found.frame("curves")["predictor"])
-    assert any("need logs that name actions" in note for note in found.notes)
+    assert any("need logs with actions" in note for note in found.notes)
 
 
 def test_few_effective_rows_are_left_out():

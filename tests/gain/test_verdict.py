@@ -83,7 +83,7 @@ def test_a_long_step_of_few_people_does_not_close_the_gate():
 
 CASES = {
     ("fine", 0.3, 0.5): ("yes", "Yes: personalise from 5 interactions on", "random share"),
-    ("doubtful", 0.3, 0.5): ("with care", "Only with care: personalise from 5 interactions on", "Settle the doubts"),
+    ("doubtful", 0.3, 0.5): ("with care", "Only with care: personalise from 5 interactions on", "Settle these doubts"),
     ("broken", 0.3, 0.5): ("no", "No: these logs are broken (drift)", "Log in random order."),
     ("fine", 0.05, 0.5): ("best for all", "Serve everybody the best", "log more users, or longer histories"),
     ("fine", -0.3, 0.5): (
@@ -91,10 +91,10 @@ CASES = {
         "Serve everybody the best",
         "do not show that users differ in what they prefer",
     ),
-    ("doubtful", -0.3, 0.5): ("best for all", "with care: the logs leave doubts (drift)", "Serve everybody the best"),
+    ("doubtful", -0.3, 0.5): ("best for all", "with care: the logs are doubtful (drift)", "Serve everybody the best"),
     ("fine", 0.05, 0.01): ("not yet", "Not yet: these logs do not show", "log more users, or longer histories"),
-    ("fine", -0.3, -0.5): ("no", "No: neither", "do not show that users differ"),
-    ("unknowable", 0.3, 0.5): ("not yet", "Not yet: these logs are too few", ""),
+    ("fine", -0.3, -0.5): ("no", "No: in these logs neither", "do not show that users differ"),
+    ("unknowable", 0.3, 0.5): ("not yet", "Not yet: too few users", ""),
 }
 
 
@@ -122,11 +122,11 @@ def test_words_follow_the_number_of_interactions():
 def test_advice_follows_from_the_evidence():
     short = decide_verdict(evidence(step(1, 0.05), step(2, 0.05), rows=4))
     assert "To measure what 5 interactions are worth, log histories of 15 rows or more" in short.sentences[3]
-    assert "a usual user has 4" in short.sentences[3] and "served from the first row on" in short.sentences[3]
+    assert "a median user has 4" in short.sentences[3] and "served from the first interaction on" in short.sentences[3]
     many = decide_verdict(evidence(step(5, 0.02), step(20, 0.08)))
     assert "about 610 held-out users (here 400)" in many.sentences[3] and "are enough" not in many.sentences[3]
     tiny = decide_verdict(evidence(step(5, 0.0, error=0.0), checks=findings(agreed=0.006)))
-    assert "Halves of histories do agree on preferences (p = 0.006)" in tiny.sentences[2]
+    assert "The two halves of a history do agree on preferences (p = 0.006)" in tiny.sentences[2]
     hidden = decide_verdict(evidence(step(5, 0.3), logs=replace(SUMMARY, far_rewards=3)))
     assert hidden.personal == "not clear" and "clip='auto'" in hidden.sentences[3]
     nothing = decide_verdict(Evidence(checks=findings()), trouble="all features are zero", todo="log features")
@@ -183,9 +183,9 @@ def test_the_commands_print_the_same_decision(tmp_path: Path, capsys: pytest.Cap
     said = {command: one_verdict.asked(file, command)["decision"] for command in one_verdict.COMMANDS}
     assert all(one == said["fit"] for one in said.values()) and said["fit"]["answer"] == "best for all"
     capsys.readouterr()
-    assert main.execute_command(["inspect", str(tmp_path / "patients.newcomer")]) == 0
-    assert "Decision Serve everybody the best; that" in " ".join(capsys.readouterr().out.split())
-    assert main.execute_command(["inspect", str(tmp_path / "patients.newcomer"), "--json"]) == 0
+    assert main.execute_command(["inspect", str(tmp_path / "email.newcomer")]) == 0
+    assert "Decision Serve everybody the best; nothing" in " ".join(capsys.readouterr().out.split())
+    assert main.execute_command(["inspect", str(tmp_path / "email.newcomer"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["decision"] == said["fit"]
 
 
@@ -212,7 +212,7 @@ def test_best_actions_of_raw_counts_stay_above_the_least_reward_and_tell_no_inte
     model = nc.fit(nc.Logs.from_arrays(user=user, action=action, reward=plays))
     found, decision = model.evidence.measured.everybody, decide_verdict(model.evidence)
     assert found.scale == "heavy tails" and all(one.low >= 0 for one in found.best)
-    assert "no interval is given" in decision.sentences[1] and " to " not in decision.sentences[1].split(": ")[1]
+    assert "there is no interval" in decision.sentences[1] and " to " not in decision.sentences[1].split(": ")[1]
     assert "log1p" in decision.sentences[3] and "clip" not in " ".join(decision.sentences)
     assert "differ" not in decision.sentences[3] and "log more" not in decision.sentences[3]
 
@@ -236,7 +236,7 @@ def test_preferences_that_are_there_are_not_denied():
     seen = replace(facts, forecast=Forecast(0.02, 0.06, 0.92, level=0.01))
     for given in ({"checks": findings(agreed=0.0)}, {"population": seen}):
         found = decide_verdict(evidence(step(5, -0.01), **given))
-        assert "Preferences are there" in found.sentences[3] and "do not differ" not in " ".join(found.sentences)
+        assert "There are preferences" in found.sentences[3] and "do not differ" not in " ".join(found.sentences)
     assert "p < 0.001" in decide_verdict(evidence(step(5, 0.0), checks=findings(agreed=0.0))).sentences[2]
 
 

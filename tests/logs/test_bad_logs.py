@@ -202,7 +202,7 @@ def test_corrupt_files(tmp_path: Path, write: Write) -> None:
 def test_bad_items(write: Write) -> None:
     path = write()
     twice = pl.DataFrame({"action": [0, 1, 0], "x": [1.0, 2.0, 3.0]})
-    refused(lambda: nc.read_logs(path, items=twice), "item 0 is there more than once", "row 3")
+    refused(lambda: nc.read_logs(path, items=twice), "item 0 occurs more than once", "row 3")
     words = pl.DataFrame({"action": [0, 1], "kind": ["a", "b"], "genre": ["c", "d"]})
     refused(lambda: nc.read_logs(path, items=words), "items have no numeric columns", "one-hot")
     refused(

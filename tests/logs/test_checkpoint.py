@@ -122,7 +122,7 @@ def test_the_command_says_what_is_kept_and_goes_on(folder, tmp_path) -> None:
         f"sys.exit(main.execute_command(['fit', {str(folder)!r}, '--rank', '2', '--out', {str(out)!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 130 and "--resume goes on from there" in done.stderr, done.stderr
+    assert done.returncode == 130 and "--resume continues from there" in done.stderr, done.stderr
     assert (tmp_path / "m.newcomer.partial").is_dir()
     words = [sys.executable, "-m", "newcomer", "fit", str(folder), "--rank", "2", "--out", str(out), "--resume"]
     subprocess.run(words, check=True, capture_output=True)

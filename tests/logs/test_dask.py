@@ -255,7 +255,7 @@ def test_an_interrupted_command_ends_its_cluster(tmp_path: Path, name: str) -> N
     process.send_signal(getattr(signal, name))
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == {"SIGTERM": 143, "SIGINT": 130}[name] and "Traceback" not in told, told
-    assert "--resume goes on from there" in told and list(scratch.iterdir()) == []
+    assert "--resume continues from there" in told and list(scratch.iterdir()) == []
     assert [path.name for path in out.iterdir()] == ["m.newcomer.partial"]
 
 

@@ -137,6 +137,6 @@ def test_grouped_refuses_users_that_come_back(tmp_path: Path, monkeypatch: pytes
     frame.write_parquet(tmp_path / "a.parquet")
     monkeypatch.setattr(reader, "CHUNK_BYTES", chunk)
     monkeypatch.setattr(reader, "CHUNK_ROWS", 10)
-    with pytest.raises(LogsError, match="user 7 comes back after its rows had ended"):
+    with pytest.raises(LogsError, match="user 7 has rows that are not adjacent"):
         nc.read_logs(tmp_path / "a.parquet", grouped=True)
     assert nc.read_logs(tmp_path / "a.parquet").summary.users == 40

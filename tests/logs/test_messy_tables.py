@@ -75,7 +75,7 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path, read: Read) ->
     with pytest.raises(LogsError) as caught:
         read(csv(tmp_path, MESSY))
     said = str(caught.value)
-    assert said.startswith("6 things are wrong: ") and "\n" not in said
+    assert said.startswith("6 faults: ") and "\n" not in said
     assert "reward is missing in 3 rows (row 4, row 6, row 7)" in said
     assert "reward is text where numbers belong in 4 rows (row 3: 'many', row 5: 'few', row 10: 'lots')" in said
     assert "reward is not a finite number in 1 row (row 8: inf)" in said
@@ -86,16 +86,16 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path, read: Read) ->
 
 def test_the_same_of_frames(tmp_path: Path) -> None:
     frame = pl.read_csv(csv(tmp_path, MESSY), infer_schema=False, null_values=["", "NA", "null", "-"])
-    with pytest.raises(LogsError, match=r"6 things are wrong: .*reward is text .* in 4 rows \(row 3: 'many'"):
+    with pytest.raises(LogsError, match=r"6 faults: .*reward is text .* in 4 rows \(row 3: 'many'"):
         nc.Logs.from_frame(frame)
-    with pytest.raises(LogsError, match="2 things are wrong: user is missing in 1 row .*reward is not a finite number"):
+    with pytest.raises(LogsError, match="2 faults: user is missing in 1 row .*reward is not a finite number"):
         nc.Logs.from_arrays(user=np.array(["a", None], dtype=object), action=["x", "y"], reward=[1.0, np.inf])
 
 
 def test_repeated_steps_are_told_with_the_rest(tmp_path: Path, read: Read) -> None:
     text = "user,step,action,reward\na,1,x,1\na,1,y,2\nb,3,x,\nb,3,y,1\n"
     repeats = r"user 'a' has step 1 more than once \(column step; 2 such steps in all, also user 'b' step 3\)"
-    with pytest.raises(LogsError, match=f"2 things are wrong: reward is missing.*{repeats}"):
+    with pytest.raises(LogsError, match=f"2 faults: reward is missing.*{repeats}"):
         read(csv(tmp_path, text))
     with pytest.raises(LogsError, match=r"^user 'a' has step 1 more than once \(column step; 2 such steps in all"):
         read(csv(tmp_path, text.replace("3,x,\n", "3,x,0\n")))
@@ -118,9 +118,7 @@ def test_one_fault_is_told_as_before_with_how_many_there_are(tmp_path: Path, rea
 
 def test_faults_of_items_are_told_at_once() -> None:
     items = pl.DataFrame({"action": ["a", "b", "b"], "x": [1.0, None, 2.0], "y": [np.inf, 1.0, 2.0]})
-    with pytest.raises(
-        LogsError, match="3 things are wrong: action is there more than once in 1 row .*x is missing.*y is"
-    ):
+    with pytest.raises(LogsError, match="3 faults: action occurs more than once in 1 row .*x is missing.*y is"):
         nc.Logs.from_arrays(user=[1], action=["a"], reward=[1.0], items=items)
 
 
@@ -204,7 +202,7 @@ def test_spellings_of_items_and_candidates_are_joined() -> None:
     batch = next(logs.batches())
     assert batch.features.tolist() == [[1.0, 0.0], [2.0, 1.0]]
     assert batch.candidates is not None and batch.candidates.actions.tolist() == [0, 1, 1]
-    with pytest.raises(LogsError, match="item 'tea' is there more than once"):
+    with pytest.raises(LogsError, match="item 'tea' occurs more than once"):
         both = pl.DataFrame({"action": ["Tea", "tea"], "x": [1.0, 2.0]})
         nc.Logs.from_arrays(user=[1], action=["tea"], reward=[0.0], items=both, tidy_ids=True)
 

@@ -205,7 +205,7 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys, "stdin", Piped(io.BytesIO(b"")))
     refused(lambda: nc.read_logs("-"), "empty", "standard input")
     monkeypatch.setattr(Piped, "isatty", lambda self: True)
-    refused(lambda: nc.read_logs("-"), "nothing is piped in", "standard input")
+    refused(lambda: nc.read_logs("-"), "there is no input on the pipe", "standard input")
 
 
 def test_what_came_through_a_pipe_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ def test_tables_that_can_be_read_only_once(convert: str) -> None:
     assert nc.read_logs(ways[convert]()).summary == plain
     items = {"lazy": frame.lazy, "reader": ways["reader"], "relation": Relation}.get(convert)
     if items is not None:
-        refused(lambda: nc.Logs.from_frame(frame, items=items()), "item 1 is there more than once")
+        refused(lambda: nc.Logs.from_frame(frame, items=items()), "item 1 occurs more than once")
 
 
 def test_a_relation_that_fails_is_one_sentence() -> None:

@@ -140,7 +140,7 @@ def test_where_users_are_does_not_depend_on_how_logs_were_read(
 def test_limits_have_the_units_of_the_rewards(plays: dict[str, Any]) -> None:
     logs = nc.Logs.from_arrays(**plays, reward_transform="log1p", clip=(0, 100))
     found = np.concatenate([batch.paid for batch in logs.batches()])
-    assert found.max() == pytest.approx(100) and "brought within [0, 100]" in " ".join(logs.advice)
+    assert found.max() == pytest.approx(100) and "clipped to [0, 100]" in " ".join(logs.advice)
 
 
 def test_every_storage_reads_the_same(

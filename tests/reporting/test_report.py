@@ -433,7 +433,7 @@ def test_directions_are_told_on_the_scale_that_is_learned(contents: ReportConten
     counts = replace(contents.model, reward_transform="log1p", evidence=replace(contents.model.evidence, logs=logs))
     text = report_page(replace(contents, model=counts))
     assert "change of the expected log(1 + reward)" in text and "change of the expected reward" not in text
-    assert "+0.69 doubles 1 + reward" in text and "Of the variance of log(1 + reward)" in text
+    assert "+0.69 doubles 1 + reward" in text and "Variance of log(1 + reward):" in text
 
 
 def test_steps_of_a_few_long_histories_stand_in_the_table_alone(contents: ReportContents) -> None:

@@ -157,7 +157,7 @@ def test_the_command_serves_and_drains(tmp_path):
     one.process.terminate()
     said = one.process.communicate(timeout=300)[1]
     assert one.process.returncode == 0
-    assert said.count("curl ") == 3 and "everything acknowledged is in the store" in said
+    assert said.count("curl ") == 3 and "everything that was acknowledged is in the store" in said
     assert (tmp_path / "m.newcomer.store").exists()
 
 
@@ -166,7 +166,7 @@ def test_the_command_refuses_in_a_sentence(tmp_path, capsys):
     model_of().save(path)
     cases = (
         (["--host", "0.0.0.0"], 6, "no tokens"),
-        (["--store", "mysql://x"], 6, "no address of a store"),
+        (["--store", "mysql://x"], 6, "not the address of a store"),
         (["--policy", "Best"], 2, "does not know the policy"),
         (["--wait", "1h"], 2, "--default"),
         (["--wait", "soon", "--default", "0"], 2, "duration"),

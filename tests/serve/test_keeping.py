@@ -177,7 +177,7 @@ def test_what_is_no_store_is_refused(tmp_path):
         with pytest.raises(StoreError):
             asyncio.run(SqliteStore(tmp_path / path).open())
     for url in ("mysql://x", "sqlite:", "sqlite:///", ""):
-        with pytest.raises(StoreError, match="no address"):
+        with pytest.raises(StoreError, match="not the address"):
             store_of(url)
     unreachable = store_of("postgresql://nobody:hidden@127.0.0.1:1/none")
     with pytest.raises(StoreError) as told:

@@ -177,7 +177,12 @@ def test_what_is_no_store_is_refused(tmp_path, capsys):
     with pytest.raises(StoreError, match="no decision with a reward yet"):
         nc.read_logs(newer)
     apsw.Connection(str(tmp_path / "newer")).execute(f"PRAGMA user_version={len(STEPS) + 1}")
-    cases = {none: "no such store", other: "no database", empty: "no store of the service", newer: "newer version"}
+    cases = {
+        none: "no store at this path",
+        other: "not a database",
+        empty: "not a store of the service",
+        newer: "newer version",
+    }
     for url, what in cases.items():
         with pytest.raises(StoreError, match=what):
             nc.read_logs(url)

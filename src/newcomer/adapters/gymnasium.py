@@ -64,7 +64,7 @@ class WorldEnvironment(gymnasium.Env[Observation, np.int64]):
         if episode is None or now >= self.horizon:
             raise NewcomerError("the episode has not started, or is over", todo="call reset() first")
         if not self.action_space.contains(action):
-            raise NewcomerError(f"{show_invalid_value(action)} is no candidate", todo=f"pass 0 to {self._count - 1}")
+            raise NewcomerError(f"{show_invalid_value(action)} is not a candidate", todo=f"pass 0 to {self._count - 1}")
         if episode.mask is not None and not episode.mask[now, action]:
             raise NewcomerError(f"candidate {action} is not on offer", todo="choose where observation['on_offer'] is 1")
         reward, regret = float(episode.rewards[now, action]), float(episode.best[now] - episode.means[now, action])

@@ -26,7 +26,7 @@ from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 
 EXACT = 1e-6  # relative difference of a propensity from 1/K that is rounding
-NOBODY = "No user was served at random, so that nothing is known about how these were chosen."
+NOBODY = "No user was served at random, so nothing tells how these actions were chosen."
 SERVE = "Serve a part of the users at random (`newcomer serve --random 0.05`)"
 
 
@@ -99,7 +99,7 @@ def check_arms(logs: Logs, counts: ArmCounts, drafts: Sequence[object]) -> Findi
     first = f"first {lift.interactions} interactions" if lift.interactions > 1 else "first interaction"
     said = (
         f" Over the {first} treated users got {interval_in_words(lift.over)} over the control arm, "
-        "who are served the best for"
+        "which gets the best for"
     )
     return replace(found, what=f"{found.what}{said} everybody.")
 
@@ -110,20 +110,22 @@ def _told(
     """The finding, with the lift of the treated arm where there is one."""
     made = partial(Finding, ARMS, effect=lift, unit="" if lift is None else LIFT, p_value=p_value)
     each = [f"{n:,} {name}" for name, n in zip(logs.arms, counts.users.tolist(), strict=True) if n]
-    mixed = f"; {counts.mixed:,} have rows of several arms and judge nothing" if counts.mixed else ""
+    mixed = f"; {counts.mixed:,} have rows of several arms and are not used to judge" if counts.mixed else ""
     told = f"Users by arm: {', '.join(each)}{mixed}."
     if logs.judges is None:
-        return made("doubtful", f"{told} {NOBODY}", f"{SERVE}: they judge what is learned from the others.")
+        return made("doubtful", f"{told} {NOBODY}", f"{SERVE}: the model is judged by them.")
     users = logs.judges.summary.usable
-    told += f" How actions were chosen, drift and shared preferences are judged by the {users:,} users of the random"
-    told += " arm who have two rows or more; coverage and rewards by all rows, propensities arm by arm. What the other"
-    told += " arms show depends on preferences, as it should."
+    told += f" The {users:,} users of the random arm with two rows or more judge how actions were chosen, drift and"
+    told += " shared preferences. All rows judge coverage and rewards; propensities are judged arm by arm. What the"
+    told += " other arms show depends on preferences, as it should."
     if not any(isinstance(one, Draft) for one in drafts):
-        return made("unknowable", f"{told} They are too few for any test.", f"{SERVE}: a few hundred of them.")
+        return made(
+            "unknowable", f"{told} The random arm is too small for any test.", f"{SERVE}: a few hundred of them."
+        )
     needed = _needed_users(users, drafts)
     if needed <= users:
         return made("fine", told, "Nothing to do.")
-    few = f" They are too few for some of this: about {needed:,} would do."
+    few = f" The random arm is too small for some of this: about {needed:,} users would do."
     advice = f"{SERVE} for longer, or with a larger share."
     return made("unknowable", told + few, advice)
 
@@ -159,7 +161,7 @@ def check_propensities_by_arm(logs: Logs, counts: ArmCounts, random: Finding | N
     if uneven:
         rows = int(counts.rows[place])
         what = f"Random: in {uneven:,} of {rows:,} rows the propensity is not 1 over the number of candidates."
-        return Finding("propensities", "broken", what, "Mend the propensities or the candidates of the random arm.")
+        return Finding("propensities", "broken", what, "Correct the propensities or the candidates of the random arm.")
     what = f"Random: 1 over the number of candidates in each row. {random.what}"
     what = f"{what} {others}." if others else what
     picture = random.picture
@@ -170,5 +172,5 @@ def _rule(rows: int, certain: int, unknown: int) -> str:
     if unknown == rows:
         return "none, because the service did not choose"
     if certain == rows:
-        return "1 in every row, a rule without chance, which says nothing of what other actions would have paid"
-    return f"1 in {certain / rows:.0%} of the rows, else drawn from the shares of a sampled policy"
+        return "1 in every row, a deterministic rule, which does not tell what other actions would have paid"
+    return f"1 in {certain / rows:.0%} of the rows, otherwise the probability with which a policy drew the action"

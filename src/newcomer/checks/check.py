@@ -86,7 +86,7 @@ def _beside(shared: Finding, decision: Decision) -> Finding:
     """The finding on shared preferences, beside a decision to personalise."""
     if decision.personal != "yes" or shared.verdict not in ("doubtful", "unknowable"):
         return shared
-    what = f"{shared.what} Held-out users gain by personalising all the same, and the decision follows them."
+    what = f"{shared.what} Held-out users gain by personalising all the same, and they decide."
     advice = "Nothing to do." if shared.verdict == "doubtful" else shared.advice
     return replace(shared, verdict="fine" if shared.verdict == "doubtful" else shared.verdict, what=what, advice=advice)
 
@@ -101,7 +101,7 @@ def check_enough_users(model: Model | None, decision: Decision, why: str = "") -
         return Finding(ENOUGH_USERS, "doubtful", f"{users:,} users show no shared direction.", advice)
     heldout = model.evidence.measured
     if heldout is None or not heldout.steps:
-        what = f"Of {users:,} users too few, or too short histories, could be held out to measure a gain."
+        what = f"Too few of the {users:,} users have histories long enough to measure a gain on."
         return Finding(ENOUGH_USERS, "doubtful", what, advice)
     look = verdict_step(heldout)
     what = f"{look.people:,} held-out users gain {interval_in_words(look.over_mean)} over the population mean after"
@@ -110,7 +110,7 @@ def check_enough_users(model: Model | None, decision: Decision, why: str = "") -
     )
     what += " users add."
     if decision.logs == "broken":
-        what += " The logs are broken, so that this number is not to be trusted."
+        what += " The logs are broken: do not trust this number."
     verdict = "fine" if decision.personal == "yes" else "doubtful"
     return Finding(ENOUGH_USERS, verdict, what, advice, effect=look.gain, unit=UNIT, picture=_by_step(heldout))
 

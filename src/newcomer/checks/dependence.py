@@ -95,7 +95,7 @@ SHIFTED = Limits(0.1, 0.3)
 SHOWN = Limits(0.1, 0.7)
 LENGTH = Limits(0.1, 0.5)
 DRIFT = Limits(0.1, 0.5)
-SHIFT = "standard deviations, for a preference of one standard deviation"
+SHIFT = "standard deviations (per standard deviation of preference)"
 
 
 def dependence_unit(view: HalvedRows, *, level: bool = True) -> float:
@@ -120,7 +120,7 @@ def adaptive_logging_dependence(view: HalvedRows, unit: float, seed: int) -> Dra
         rewards, shown, view.sample.window, _product(before, after), seed=seed, matched=view.leading
     )
     picture = _crossed(view, found, rewards / before[:, None], shown / after[:, None], "rewards of the first half")
-    what = "What a user is shown moves towards what earlier rewards say that they prefer by {effect} {unit}"
+    what = "What a user is shown moves by {effect} {unit} towards what earlier rewards say they prefer"
     return _logging(ADAPTIVE_LOGGING, found, unit, what, ADAPTIVE, picture)
 
 
@@ -133,8 +133,8 @@ def logging_preference_dependence(view: HalvedRows, unit: float, seed: int) -> D
         rewards, shown, view.sample.window, _product(after, after * 0 + 1), seed=seed, matched=view.leading
     )
     picture = _crossed(view, found, rewards / after[:, None], shown, "rewards of the second half")
-    what = "The first action, before any reward was known, lies towards what later rewards say that a user prefers by"
-    what += " {effect} {unit}"
+    what = "The first action, chosen before any reward was known, lies {effect} {unit} towards what later rewards say"
+    what += " the user prefers"
     return _logging(LOGGED_BY_PREFERENCE, found, unit, what, CHOSEN, picture)
 
 
@@ -162,8 +162,8 @@ def context_dependence(view: HalvedRows, seed: int) -> Draft | None:
     )
     if found is None:
         return None
-    what = "Of the variance of what is shown, {effect} is the user's own"
-    what += ", beyond what attributes tell" if view.sample.attributes.shape[1] else ""
+    what = "A share of {effect} of the variance of what is shown depends on the user"
+    what += ", beyond attributes" if view.sample.attributes.shape[1] else ""
     picture = _crossed(view, found, first / before[:, None], second / after[:, None], "shown in one half")
     return Draft(CONTEXTS_SHOWN, found, 1.0, "of the variance", SHOWN, what, SHOWN_ADVICE, picture)
 
@@ -192,7 +192,7 @@ def length_dependence(view: HalvedRows, unit: float, seed: int) -> Draft | Findi
         first @ left / rows, np.exp(size[:, 0]), title="Does the length depend on preferences?", **labels
     )
     what = f"The rewards of the first {rows} rows predict the length of the history by {{effect}} {{unit}}"
-    unit_name = "(logarithm, for a preference of one standard deviation)"
+    unit_name = "(logarithm, per standard deviation of preference)"
     return Draft("history length", found, 1.0 / unit, unit_name, LENGTH, what, LENGTH_ADVICE, picture, in_time=True)
 
 
@@ -211,7 +211,7 @@ def drift_dependence(view: HalvedRows, seed: int) -> Draft | None:
     if found is None or deviation <= 0:
         return None
     picture = _by_position(place, paid @ (found.matrix / np.linalg.norm(found.matrix)) / deviation)
-    what = "From the first to the last row of a history rewards of the same actions change by {effect} {unit}"
+    what = "From the first to the last row of a history, rewards of the same actions change by {effect} {unit}"
     return Draft(
         "drift",
         found,
@@ -289,7 +289,7 @@ def self_selection_dependence(view: HalvedRows, seed: int) -> Draft | None:
     unit = float(np.sqrt(np.mean([dependence_unit(one, level=False) ** 2 for one in views])))
     if found is None or unit <= 0:
         return None
-    what = "What users log moves towards what their other rows say that they prefer by {effect} {unit}"
+    what = "What users log moves by {effect} {unit} towards what their other rows say they prefer"
     picture = _picture(rewards[0] / before[:, None], shown[1] / after[:, None])
     return Draft(SELF_SELECTION, found, 1.0 / unit, SHIFT, LIKING, what, LIKED, picture)
 
@@ -327,13 +327,13 @@ def single_action_dependence(
     made = partial(Finding, "unseen self-selection", effect=size, unit=f"too high a mean of an action, in {learned}")
     scale = "" if learned == "rewards" else f" in {learned}"
     if random:
-        what = "Actions were drawn by the logged propensities, which agree with how often actions were shown: users did"
-        what += " not choose what was logged, if they were drawn by these alone."
+        what = "Propensities are logged, and agree with how often actions were shown. If they alone drew the actions,"
+        what += " users did not choose what was logged."
         return made("fine", what, FINE)
-    what = "Whether users logged actions because they like just these, beyond anything shared with others, shows in no"
-    what += f" logs. If users log an action 2.7 times as often when they like it by {size:.2g} more{scale}, the mean of"
-    what += f" an action that few log is too high by about {size:.2g}."
-    advice = "Only random actions rule it out: show a part of the users some, and compare the means."
+    what = "No logs show whether users logged an action because they like this very action. If users who like an"
+    what += f" action by {size:.2g} more{scale} log it 2.7 times as often, the mean of a rarely logged action is too"
+    what += f" high by about {size:.2g}."
+    advice = "Only random actions rule it out: show some to a share of the users, and compare the means."
     return made("unknowable", what, advice)
 
 
@@ -342,15 +342,15 @@ def _picture(rewards: Floats, shown: Floats) -> Picture | None:
     both = rewards.T @ shown
     along = np.linalg.eigh(both + both.T)[1][:, -1]
     labels = {"x_label": "preference by the rewards of one half", "y_label": "what the other half shows, in sd"}
-    return binned_permutation_means(rewards @ along, shown @ along, title="Do people log what they like?", **labels)
+    return binned_permutation_means(rewards @ along, shown @ along, title="Do users log what they like?", **labels)
 
 
 NAME = "attributes and logging"
 USERS, COORDINATES, DRAWS = 5_000, 12, 199
 FEWEST = 30  # users below whom nothing is tested
 ADVICE = (
-    "That is no fault as long as the attribute is in the model, which then compares users who are alike; "
-    "left out, it would be taken for a preference."
+    "That is no fault as long as the attributes are in the model, which then compares similar users; "
+    "without them the treatment would look like a preference."
 )
 
 
@@ -362,7 +362,7 @@ def attribute_dependence(logs: Logs, *, level: float, seed: int) -> Finding | No
     found = gather_dealt_users(logs, partial(_look, share=share))
     x, shown = np.split(found.values, [logs.people.width], axis=1)
     if len(x) < FEWEST or not x.any():
-        return Finding(NAME, "unknowable", "There are too few users with attributes to tell.", "Nothing to do.")
+        return Finding(NAME, "unknowable", "Too few users have attributes to tell.", "Nothing to do.")
     rng = np.random.default_rng(seed)
     explained = _explained(x, shown)
     null = [_explained(x[rng.permutation(len(x))], shown) for _ in range(DRAWS)]
@@ -372,7 +372,7 @@ def attribute_dependence(logs: Logs, *, level: float, seed: int) -> Finding | No
         what = f"Attributes of users do not tell which actions were logged (p = {p_value:.2g})."
         return Finding(NAME, "fine", what, "Nothing to do.", effect, "share of what is shown", p_value)
     what = f"Attributes of users explain {effect:.1%} of which actions were logged (p = {p_value:.2g}). {ADVICE}"
-    todo = "Keep in the model the attributes by which users were treated."
+    todo = "Keep the attributes that decided what users were shown in the model."
     return Finding(NAME, "fine", what, todo, effect, "share of what is shown", p_value)
 
 

@@ -37,17 +37,17 @@ def describe_coverage(logs: Logs, found: CheckSample) -> Finding:
     summary, weakest, missing = logs.summary, *_weakest(logs, found)
     rare = float(np.mean(found.shown < RARE)) if len(found.shown) else 0.0
     short = summary.too_short / summary.users
-    told = _seen_most(logs, found) if logs.one_hot else "There are too many features to look at every direction of them"
+    told = _seen_most(logs, found) if logs.one_hot else "There are too many features to test every direction"
     if weakest is not None and not logs.one_hot:
-        told = f"The direction of the features that is seen least has {weakest:.2g} times the average"
-    told += f", and {missing} directions are never seen" if missing else ""
+        told = f"The least covered direction of the features has {weakest:.2g} times the average coverage"
+    told += f", and {missing} directions are never covered" if missing else ""
     made = partial(Finding, "coverage", effect=weakest, unit="of an average direction", picture=_by_action(found))
     if summary.usable < 2:
         return Finding(
             "coverage",
             "broken",
             f"{summary.usable:,} of {summary.users:,} users have two rows: nothing that users share can be seen.",
-            "Log several actions of each user; what is common to all is all that can be learned from single rows.",
+            "Log several actions of each user: single rows tell the population mean and nothing about preferences.",
             effect=short,
             unit="of users with a single row",
         )
@@ -58,7 +58,7 @@ def describe_coverage(logs: Logs, found: CheckSample) -> Finding:
     doubts += [f"{rare:.0%} of the actions have fewer than {RARE} rows"] if rare > 0.5 else []
     doubts += [f"{missing} directions of the items are never shown"] if missing else []
     if doubts:
-        advice = "What is not seen is left out of the model: log what is missing, or leave rare actions out."
+        advice = "The model leaves out what is not covered: log what is missing, or drop rare actions."
         return made("doubtful", f"{told}; {', '.join(doubts)}.", advice)
     return made("fine", f"{told}.", NOTHING)
 
@@ -135,7 +135,7 @@ def describe_rewards(logs: Logs) -> Finding:
     picture = _histogram(values, counts)
     if len(values) == 1:
         what = f"Every reward is {values[0]:g}: there is nothing to learn from."
-        return Finding("rewards", "broken", what, "Log what came of each action, also where nothing did.")
+        return Finding("rewards", "broken", what, "Log the outcome of each action, zeros included.")
     ends = {"lowest": counts[0] / total, "highest": counts[-1] / total}
     end, share = max(ends.items(), key=lambda one: one[1])
     most = values[0] if end == "lowest" else values[-1]
@@ -146,7 +146,7 @@ def describe_rewards(logs: Logs) -> Finding:
         rarer = int(counts.min())
         what = f"Rewards take two values, {values[0]:g} and {values[1]:g}; {rarer:,} are the rarer one."
         verdict: Verdict = "doubtful" if rarer < FEW_EVENTS else "fine"
-        advice = "Log more: so few of one kind say little." if verdict == "doubtful" else NOTHING
+        advice = "Log more rows: so few of the rarer value say little." if verdict == "doubtful" else NOTHING
         return made(verdict, what, advice)
     if summary.far_rewards or summary.tail_share > HEAVY_TAILS:
         tails = "heavy tails" if not summary.far_rewards else summary.hiding
@@ -155,9 +155,9 @@ def describe_rewards(logs: Logs) -> Finding:
         unit = "of the sum of squared rewards is in the tails"
         return replace(made("doubtful", what, advice), effect=summary.tail_share, unit=unit)
     if share > CROWDED:
-        what = f"{span}, and {share:.0%} of them are {most:g}, the {end}: preferences"
-        what += " beyond it do not show."
-        advice = "Log a finer reward; gains in it are understated near the end of the scale."
+        what = f"{span}, and {share:.0%} of them are {most:g}, the {end}: the scale hides"
+        what += " preferences beyond it."
+        advice = "Log a finer reward; near the end of the scale, gains are understated."
         return made("doubtful", what, advice)
     often = f"; {share:.0%} of them are {most:g}, the {end}" if share >= 0.01 else ""
     return made("fine", f"{span}{often}.", NOTHING)
@@ -181,9 +181,9 @@ def describe_propensities(found: CheckSample, rows: int, level: float) -> Findin
         return Finding(
             "propensities",
             "unknowable",
-            "No propensities are logged, so nothing can be said of how actions were chosen beyond what the tests see.",
+            "No propensities are logged, so only the tests tell how actions were chosen.",
             "If actions were drawn at random, add a column propensity with the probability of the logged action"
-            f"{_equal(found)}: then the gain of serving everybody the best is measured on all rows.",
+            f"{_equal(found)}: the gain of serving everybody the best is then measured on all rows.",
         )
     ratio, error = _ratios(told, rows)
     fixed = bool(np.all(told.largest - told.least <= 1e-9)) and len(found.shown) > 1
@@ -200,11 +200,11 @@ def describe_propensities(found: CheckSample, rows: int, level: float) -> Findin
     least_told = f"the smallest propensity is {least:.2g}"
     if off[worst] > limit[worst] and off[worst] > OFF:
         what = f"One action was shown {ratio[worst]:.3g} times as often as its propensities allow; {least_told}."
-        return made("broken", what, "Mend the propensities, or leave the column out.")
+        return made("broken", what, "Correct the propensities, or leave the column out.")
     if least < TINY or used < 0.1:
         what = f"Propensities agree with how often actions were shown, but {least_told}, and estimates that divide by"
         what += f" them use {used:.0%} of the rows."
-        return made("doubtful", what, "Explore with at least one in a hundred choices.")
+        return made("doubtful", what, "Explore in at least 1% of the decisions.")
     return made("fine", f"They agree with how often actions were shown; {least_told}.", NOTHING)
 
 
@@ -247,14 +247,14 @@ def describe_repeats(sample: ResidualSample) -> Finding:
     """Whether actions come again to the same user, and whether what is left of their rewards agrees then."""
     if not len(sample.actions) or not sample.repeats or sample.spread <= 0:
         what = "No user meets an action twice" if len(sample.actions) else "Actions have no names"
-        what += ": whether a user's reward for the same action repeats cannot be estimated."
-        return Finding("repeats", "unknowable", what, "Nothing to do: a newcomer's own repeats will show it.")
+        what += ", so these logs do not tell how repeatable a user's reward for an action is."
+        return Finding("repeats", "unknowable", what, "Nothing to do: each new user's own repeats will show it.")
     same, other, error = describe_repeat_agreement(sample)
     lasting = float(np.clip((same - other) / sample.spread, -1.0, 1.0))
     what = (
         f"{sample.repeats:,} rows repeat an action of the user; {lasting:.0%} of the variance of rewards that actions"
     )
-    what += " do not explain repeats with it, shared preferences included"
+    what += " do not explain is the same again, shared preferences included"
     labels, table = ("same action", "other actions"), (same / sample.spread, other / sample.spread)
     picture = Picture(
         "Do repeated actions pay the same?",

@@ -191,8 +191,8 @@ def _centred(values: Floats, groups: Ints, counts: Ints) -> Floats:
 
 BINS = 10
 FEW = (
-    "{who} too few to tell: of the effects that chance alone gives, one in twenty is above {blind:.2g}, and {broken:g} "
-    "would spoil a fit."
+    "{who} too few to tell: 5% of the effects that chance alone gives are above {blind:.2g}, and an effect of "
+    "{broken:g} would spoil a fit."
 )
 
 
@@ -230,7 +230,7 @@ class Draft:
         what = self.what.format(effect=f"{self.effect:.2g}", unit=self.unit)
         by_chance = f"this is within chance ({finding_chance(self.chance.p_value)})"
         if self.effect > blind:  # the statistic of the test is another than the effect
-            weighed = "by a test that counts what is surer for more"
+            weighed = "by a test that weights precise users more"
             by_chance = f"chance is not ruled out ({finding_chance(self.chance.p_value)}, {weighed})"
         if self.chance.p_value <= level < adjusted:  # significant in this test alone, not with all tests counted
             by_chance = f"chance is not ruled out ({finding_chance(adjusted)} with all tests counted)"
@@ -319,54 +319,55 @@ def leading_permutation_directions(matrix: Floats) -> tuple[Floats, Floats]:
 
 FINE = "Nothing to do."
 MORE = "Log more users, or longer histories, and check again."
-FILE_ORDER = "No column of times is known, so that this speaks of the order of rows in the file."
+FILE_ORDER = "The logs have no column of times, so this is about the order of rows in the file."
 NAME_TIME = "Name the column of times, columns={'step': ...} (--column step=...), and check again."
 
 ADAPTIVE: dict[Verdict, str] = {
     "fine": FINE,
     "unknowable": MORE,
-    "doubtful": "Either the logger learned from rewards, or actions were chosen by preference, which the first action"
-    " alone may be too little to show. Fit with em, which allows the former, not with sold, and try the model on a"
-    " small random part of newcomers first.",
-    "broken": "Show a part of the users, one in ten say, random actions for their whole history, and run this again on"
-    " them; until then a model of these logs is an experiment, beside what runs today, and no promise.",
+    "doubtful": "Either the logger learned from rewards, or it chose actions by preference and the first action is too"
+    " little to show it. Fit with em, which allows a logger that learns, not with sold. Try the model on a small random"
+    " share of new users first.",
+    "broken": "Show random actions to some users, say 10%, for their whole history, and check those logs. Until then a"
+    " model of these logs is an experiment to run beside what you have today.",
 }
 CHOSEN: dict[Verdict, str] = {
     "fine": FINE,
     "unknowable": MORE,
-    "doubtful": "People, or a logger, chose what was shown by preference: expect too good a picture of rarely shown"
-    " actions, and try the model on a small random part of newcomers first.",
-    "broken": "What was shown was chosen by preference: rewards of other actions are not what these rows say. Show a"
-    " part of the users random actions and run this again on them; until then a model of these logs is an experiment,"
-    " beside what runs today, and no promise.",
+    "doubtful": "Actions were chosen by preference, by users or by a logger, so rarely shown actions look better than"
+    " they are. Try the model on a small random share of new users first.",
+    "broken": "Actions were chosen by preference, so these rewards do not tell what other actions would have paid. Show"
+    " random actions to some users and check those logs. Until then a model of these logs is an experiment to run"
+    " beside what you have today.",
 }
 LIKED: dict[Verdict, str] = {
     "fine": FINE,
     "unknowable": MORE,
-    "doubtful": "People, or a logger that knew or learned their preferences, chose what was logged: the mean of an"
-    " action that few log is that of those who like it, and too high for others. Offer a small random part of newcomers"
-    " random actions, and compare the means.",
-    "broken": "People log what they like: the mean of an action is that of those who like it, and both the population"
-    " mean and what is learned promise too much for what somebody would not have chosen. Ask a part of the users about"
-    " random actions and fit to those; until then offer only what newcomers themselves chose to look at.",
+    "doubtful": "Users, or a logger that knew or learned their preferences, chose what was logged. The mean of a rarely"
+    " logged action is that of the users who like it, too high for the others. Offer random actions to a small random"
+    " share of new users, and compare the means.",
+    "broken": "Users log what they like: the mean of an action is that of the users who like it. The population mean"
+    " and the model promise too much for actions that a user would not have chosen. Ask some users about random actions"
+    " and fit to those; until then offer new users only what they chose to look at.",
 }
 SHOWN_ADVICE: dict[Verdict, str] = {
     "fine": FINE,
     "unknowable": MORE,
-    "doubtful": "Users were shown different things: what goes together across these groups rests on few users.",
-    "broken": "Each user saw one kind of thing only: no log of this sort can tell how preferences for the kinds"
-    " go together. Show a part of the users everything.",
+    "doubtful": "Users were shown different kinds of actions: few users tell how preferences for the kinds correlate.",
+    "broken": "Each user saw one kind of action only, so these logs cannot tell how preferences for the kinds"
+    " correlate. Show all kinds to some users.",
 }
 LENGTH_ADVICE: dict[Verdict, str] = {
     "fine": FINE,
     "unknowable": MORE,
-    "doubtful": "Users who like what they see stay longer: the average counts them more often than newcomers will.",
-    "broken": "Who stays depends on preferences: cut all histories to the same first rows, and fit on those.",
+    "doubtful": "Users who like what they see stay longer, so averages count them more often than new users.",
+    "broken": "How long users stay depends on preferences: cut all histories to the same number of first rows, and fit"
+    " those.",
 }
 DRIFT_ADVICE: dict[Verdict, str] = {
     "fine": FINE,
     "unknowable": MORE,
     "doubtful": "Rewards change with position: log the position, or the time, as a feature.",
-    "broken": "Rewards at the end of a history are not those of its beginning: log the position, or the time, as a"
-    " feature, or fit on the first rows alone, which newcomers will meet.",
+    "broken": "Rewards at the end of a history differ from those at its beginning: log the position, or the time, as a"
+    " feature, or fit the first rows alone, which are what new users meet.",
 }

@@ -79,9 +79,9 @@ def quick_check(
 def _why_not(sample: ResidualSample) -> str:
     """Why there is nothing to test; nothing where there are users, and rewards that differ."""
     if len(sample) < FEWEST:
-        return f"Of so few users with two rows or more ({len(sample)}) nothing can be tested."
+        return f"Too few users ({len(sample)}) have two rows or more to tell anything."
     alike = sample.spread <= 1e-12 * max(float(np.mean(sample.reward**2)), 1e-300)
-    return "Rewards of the same action are all the same, so that nothing can be tested." if alike else ""
+    return "All rewards of an action are the same, so there is nothing to test." if alike else ""
 
 
 def _tests(sample: ResidualSample, level: float, seed: int) -> list[Draft | Finding]:
@@ -103,6 +103,6 @@ def _tests(sample: ResidualSample, level: float, seed: int) -> list[Draft | Find
 
 def _untold(name: str, why: str = "") -> Finding:
     """What is said where there is nothing to test with; nothing is promised of preferences that cannot be seen."""
-    what = why or "There are too few users with two rows, or rows and rewards too much alike, to tell."
+    what = why or "Too few users have two rows, or rows and rewards are too similar, to tell."
     verdict = "doubtful" if name == SHARED else "unknowable"
     return Finding(name, verdict, what, "Log more users, with several different actions each.")

@@ -53,9 +53,7 @@ def shared_preferences(view: HalvedRows, level: float, seed: int) -> Finding:
         first, second, view.sample.window, before * after * 1.0, seed=seed, matched=view.leading
     )
     if found is None or view.sample.spread <= 0:
-        what = (
-            "Too few users with equally long histories, or rewards that actions explain, to see whether users differ."
-        )
+        what = "Too few users have equally long histories, or actions explain all rewards: this test cannot run."
         return Finding(SHARED, "doubtful", what, "Serve everybody the best on average, and log more users.")
     share = float(np.clip(np.trace(found.matrix) / view.sample.spread, 0.0, 1.0))
     left, right = leading_permutation_directions(found.matrix)
@@ -65,10 +63,10 @@ def shared_preferences(view: HalvedRows, level: float, seed: int) -> Finding:
     made = partial(Finding, SHARED, effect=share, unit=UNIT, p_value=found.p_value, picture=picture)
     if found.p_value > level:
         told = finding_chance(found.p_value)
-        what = f"The halves of histories agree about users no more than chance makes them ({told})."
+        what = f"The two halves of a history agree about its user no more than by chance ({told})."
         return made("doubtful", what, "Serve everybody the best on average, or log more.")
-    size = f"are {share:.1%} {UNIT}" if share >= TOLD else "are there, and too small to measure"
-    what = f"Preferences that halves of histories agree on {size} ({finding_chance(found.p_value)})."
+    size = f"explain {share:.1%} {UNIT}" if share >= TOLD else "exist, but are too small to measure"
+    what = f"Preferences on which both halves of a history agree {size} ({finding_chance(found.p_value)})."
     if share < SLIGHT:
         return made("doubtful", what, LITTLE)
     return made("fine", what, "Nothing to do.")
@@ -90,10 +88,10 @@ def shared_preferences_of_all(
         return replace(
             sample, what=f"{sample.what} All {users:,} users together show no more ({finding_chance(p_value)})."
         )
-    size = f"are {share:.1%} {UNIT}" if share >= TOLD else "are there, and too small to measure"
+    size = f"explain {share:.1%} {UNIT}" if share >= TOLD else "exist, but are too small to measure"
     what = (
         f"Preferences that all {users:,} users together show {size} ({finding_chance(p_value)}); a "
-        "sample of them is too few."
+        "sample of the users is too small to show them."
     )
     verdict, advice = ("doubtful", LITTLE) if share < SLIGHT else ("fine", "Nothing to do.")
     return replace(sample, verdict=verdict, what=what, advice=advice, effect=share, p_value=p_value)
@@ -142,19 +140,19 @@ def _hidden(share: float, shown: PermutationTest | None, *, random: bool) -> Fin
     """A cause that was not logged and moved both actions and rewards (Lemma 1 of the paper)."""
     needed = _shared_preferences_robustness(share)
     if random:
-        what = "Actions were drawn by the logged propensities, which agree with how often actions were shown: no hidden"
-        what += " cause chose them, if they were drawn by these alone."
+        what = "Propensities are logged, and agree with how often actions were shown. If they alone drew the actions,"
+        what += " no hidden cause did."
         return Finding("hidden causes", "fine", what, "Nothing to do.", effect=needed, unit="of both variances")
-    advice = "Only randomised actions rule it out: show a part of the users random actions, and log these apart."
+    advice = "Only random actions rule it out: show some to a share of the users, and log these apart."
     made = partial(Finding, "hidden causes", "unknowable", advice=advice, effect=needed, unit="of both variances")
     if share < TOLD:
-        return made(what="A cause that is not logged, and moved both what was shown and the rewards, shows in no logs.")
-    what = f"A cause that is not logged could look like all of the shared preferences if it explained {needed:.0%} of"
-    what += " both what was shown and the rewards that actions do not explain."
+        return made(what="No logs show a hidden cause that moved both what was shown and the rewards.")
+    what = f"A hidden cause could look like all of the shared preferences if it explained {needed:.0%} of the variance"
+    what += " of what was shown, and of the rewards that actions do not explain."
     if shown is not None:
         bound = shown.effect + shown.blind
-        what += f" At most about {bound:.0%} of what was shown stays with the user"
-        what += ", so that only a cause that changes within a history could." if bound < needed else "."
+        what += f" At most about {bound:.0%} of what was shown is the user's own"
+        what += ", so only a cause that changes within a history could." if bound < needed else "."
     return made(what=what)
 
 
@@ -162,13 +160,13 @@ def _outliers(share: float, deviation: float, learned: str) -> Finding:
     """Newcomers who are not like the logged."""
     size = math.sqrt(max(share, 0.0)) * deviation
     moved = "a reward" if learned == "rewards" else learned
-    what = "Newcomers may not be like the users logged"
+    what = "New users may be unlike the logged ones"
     if share < TOLD:
-        what += ": of one who is not, the model says little."
+        what += ". The model says little about those who are."
     else:
-        what += f": preferences usually move {moved} by {size:.2g} (one standard deviation), and a newcomer whom they"
-        what += " move by several times that is an outlier, for whom the model says little."
-    advice = "Keep a random part of newcomers on the population mean, and compare."
+        what += f". Preferences move {moved} by {size:.2g} (one standard deviation). A user whose preferences move it"
+        what += " by several times that is an outlier, about whom the model says little."
+    advice = "Serve the population mean to a random share of new users, and compare."
     return Finding(
         "newcomers unlike the logged",
         "unknowable",
@@ -181,8 +179,8 @@ def _outliers(share: float, deviation: float, learned: str) -> Finding:
 
 def _later(share: float) -> Finding:
     """Rewards and actions that change after the logs end."""
-    what = "Whether preferences and actions stay as they were when the logs were written, the logs cannot say"
-    what += f"; what preferences explain, {share:.1%}, is lost if they all change." if share >= TOLD else "."
+    what = "Logs cannot tell whether preferences and actions will stay as they were"
+    what += f". If all preferences change, the {share:.1%} that they explain is lost." if share >= TOLD else "."
     return Finding(
-        "later change", "unknowable", what, "Fit again from time to time, and watch the gain.", effect=share, unit=UNIT
+        "later change", "unknowable", what, "Refit from time to time, and watch the gain.", effect=share, unit=UNIT
     )

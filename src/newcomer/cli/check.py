@@ -30,16 +30,22 @@ def check_command(
     logs: options.LogsFile,
     *,
     how: options.LogReading,
-    level: Annotated[float, typer.Option(metavar="P", help="Clean logs are accused with this probability.")] = 0.05,
-    quick: Annotated[bool, typer.Option("--quick", help="One pass, no fit: not whether users are enough.")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the permutations.")] = 0,
-    engine: options.EngineName = "local",
-    scheduler: options.Scheduler = None,
+    level: Annotated[float, typer.Option(metavar="P", help="Probability of accusing clean logs.")] = 0.05,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One pass and no fit: skips the gain and the decision.")
+    ] = False,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the permutations.")] = 0,
+    engine: Annotated[
+        str, typer.Option(metavar="local|dask", help="Read logs in this process, or on a Dask cluster.")
+    ] = "local",
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask cluster; default: start one here.")
+    ] = None,
     workers: options.Workers = None,
     json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(check_schema)] = False,
 ) -> None:
-    """Tell whether LOGS may be learned from: findings, each with what to do. Exit code 5 where they are broken."""
+    """Test whether LOGS can be trusted. Every finding says what to do. Exit code 5 if the logs are broken."""
     from newcomer import Run, check
 
     if not 0 < level < 1:
@@ -79,14 +85,14 @@ def _show_check(found: Findings) -> None:
 
 def _commands_after_check(found: Findings, logs: str) -> list[tuple[str, str]]:
     """What makes sense after a check of logs, which commands name so."""
-    again = [(f"check {logs}", "check again, spellings joined")] if SPELLING in {one.name for one in found} else []
+    again = [(f"check {logs}", "check again with spellings joined")] if SPELLING in {one.name for one in found} else []
     if found.verdict == "broken":
         return [*again, (f"report {logs} --out report.html", "all findings on one page")]
     return [
         *again,
         (f"fit {logs} --out model.newcomer", "fit and save a model"),
-        (f"evaluate {logs}", "what newcomers would gain, in detail"),
-        (f"report {logs} --out report.html", "all of it on one page"),
+        (f"evaluate {logs}", "what new users would gain, in detail"),
+        (f"report {logs} --out report.html", "everything on one page"),
     ]
 
 

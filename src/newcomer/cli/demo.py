@@ -63,27 +63,25 @@ def demo_schema() -> dict[str, Any]:
 
 
 def demo_command(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the files go.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Another seed, other people.")] = 0,
-    real: Annotated[bool, typer.Option("--real", help="Real people: students who rated their lecturers.")] = False,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to write to.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the simulated users.")] = 0,
+    real: Annotated[bool, typer.Option("--real", help="Use real data: students who rated lecturers.")] = False,
     serve: Annotated[
-        bool, typer.Option("--serve", help="The decision service on made-up people: about a minute.")
+        bool, typer.Option("--serve", help="Run the decision service on simulated users: a minute.")
     ] = False,
     keep_running: Annotated[
-        bool, typer.Option("--keep-running", help="With --serve: newcomers keep coming, until Ctrl-C.")
+        bool, typer.Option("--keep-running", help="With --serve: keep sending traffic until Ctrl-C.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier demo.")] = False,
     json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(demo_schema)] = False,
 ) -> None:
-    """Find in logs what people share, and use it on people who are new."""
+    """Simulate logs, fit them, serve new users, and show what each step says."""
     if keep_running and not serve:
-        raise typer.BadParameter(
-            "it keeps the service running, and there is none without --serve", param_hint="--keep-running"
-        )
+        raise typer.BadParameter("this needs --serve", param_hint="--keep-running")
     if serve:
         if real or json:
-            raise typer.BadParameter("the service is shown with made-up people, in words", param_hint="--serve")
+            raise typer.BadParameter("the demo of the service takes neither --real nor --json", param_hint="--serve")
         _serve(out, seed=seed, force=force, keep_running=keep_running)
         return
     from newcomer import fit, read_logs, summary
@@ -99,7 +97,7 @@ def demo_command(
         packed = BytesIO()
         scene.rows.write_parquet(packed)
         write_file(logs, packed.getvalue())
-        _say("2. Fit: what do these people share?")
+        _say("2. Fit: what do these users have in common?")
         output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         model = fit(read_logs(logs))
         options.save_as_option_says(model, saved)
@@ -108,7 +106,7 @@ def demo_command(
             show_model_summary(model_summary_of(model))
             if truth:
                 output.output_console().print(terminal_facts([("Truth", _demo_truth_line(**truth))]))
-        _say(f"3. Newcomers: {scene.newcomers} people who are in no log, {scene.rounds} decisions each")
+        _say(f"3. Serve: {scene.newcomers} new users, who are in no logs, {scene.rounds} decisions each")
         rows = _meet_demo_newcomers(scene, model, seed=seed)
         files = [logs, saved, *_draw_demo(rows, picture, scene)]
         table = summary(rows)
@@ -118,7 +116,7 @@ def demo_command(
             output.print_json("demo", content)
             return
         _tell_newcomers(rows, regret)
-        _say("4. One of them, served step by step")
+        _say("4. One of the new users, step by step, and whose scores rose and fell most")
         for line in _one_demo_newcomer(scene, model, seed=seed):
             output.output_console().print(line, markup=False, soft_wrap=False)
         _close(files, time.monotonic() - begun)
@@ -161,7 +159,7 @@ def _demo_made_up_people(seed: int) -> Scene:
 
     drawn = MadeUp.draw(PEOPLE, ACTIONS, seed=seed)
     kinds = drawn.directions.shape[1]
-    about = f"{len(drawn.world.logged):,} made-up people, {STEPS} films each of {ACTIONS}; {kinds} hidden preferences"
+    about = f"{len(drawn.world.logged):,} simulated users, {STEPS} of {ACTIONS} films each, {kinds} latent directions"
     rows = _demo_frame(drawn.world.logs(steps=STEPS, seed=seed))
     return Scene(about, rows, ROUNDS, NEWCOMERS, "film", drawn.world, drawn.directions)
 
@@ -261,10 +259,10 @@ def _one_demo_newcomer(scene: Scene, model: Model, *, seed: int) -> list[str]:
         now = policy.scores(state, ids=ids)[0]
         others = np.where(ids == offered[chosen], 0.0, now - before)
         up, down = ids[int(others.argmax())], ids[int(others.argmin())]
-        before = now
-        what = f"of {len(offered)}: {_name(offered[chosen], scene.noun)}, expected {expected:.1f}"
+        told = now
+        what = f"{_name(offered[chosen], scene.noun)} (of {len(offered)}), expected {expected:.1f}"
         got = f"got {episode.rewards[t, chosen]:.1f}"
-        lines.append(f"{t + 1:>2}  {what}, {got}; better now: {up}, worse: {down}")
+        lines.append(f"{t + 1:>2}  {what}, {got}; up: {up}, down: {down}")
     return lines
 
 
@@ -285,19 +283,19 @@ def _draw_demo(rows: pl.DataFrame, path: Path, scene: Scene) -> list[Path]:
 
 def _demo_truth_line(distance: float, blind: float) -> str:
     """How close the answer is."""
-    scale = "(0: found exactly, 1: missed)"
-    return f"distance from the true subspace {terminal_number(distance)} {scale}; blind guess {terminal_number(blind)}"
+    scale = "(0 exact, 1 unrelated)"
+    return f"distance from the true subspace {terminal_number(distance)} {scale}; a random one {terminal_number(blind)}"
 
 
 def _demo_gain_line(regret: dict[str, float]) -> str:
-    """What the logs were worth to a newcomer, in one sentence.
+    """The regret of a new user by policies with and without the logs.
 
     >>> _demo_gain_line({"PriorUCB": 6.0, "EmpiricalArms": 12.0, "PopulationMean": 20.0})
-    'newcomers lose 6.00 by PriorUCB, 12.0 by EmpiricalArms (own averages), 20.0 by PopulationMean (no personalisation)'
+    '6.00 by PriorUCB, 12.0 by EmpiricalArms (own averages), 20.0 by PopulationMean (no personalisation)'
     """
     named = {"PriorUCB": "", "EmpiricalArms": " (own averages)", "PopulationMean": " (no personalisation)"}
     parts = [f"{terminal_number(regret[name])} by {name}{word}" for name, word in named.items() if name in regret]
-    return f"newcomers lose {', '.join(parts)}"
+    return ", ".join(parts)
 
 
 def _say(text: str) -> None:
@@ -321,7 +319,7 @@ def _tell_newcomers(rows: pl.DataFrame, regret: dict[str, float]) -> None:
     console = output.output_console()
     console.print(plot, markup=False)
     console.print()
-    console.print(terminal_facts([("Gain", _demo_gain_line(regret))]))
+    console.print(terminal_facts([("Regret", f"of a new user, on average: {_demo_gain_line(regret)}")]))
 
 
 def _close(files: list[Path], seconds: float) -> None:
@@ -331,8 +329,8 @@ def _close(files: list[Path], seconds: float) -> None:
     output.output_console().print(terminal_facts([("Files", f"{names} ({seconds:.0f} s in all)")]))
     output.print_suggestions(
         [
-            (f"inspect {model}", "what the model knows"),
-            (f"fit {logs} --rank 3 --out {model.with_name('three.newcomer')}", "insist on three directions"),
+            (f"inspect {model}", "what the model learned"),
+            (f"fit {logs} --rank 3 --out {model.with_name('three.newcomer')}", "force three directions"),
             (f"fit {logs} --json --out {model.with_name('again.newcomer')}", "the fit, for a program"),
         ]
     )

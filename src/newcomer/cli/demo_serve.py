@@ -64,29 +64,27 @@ def play_demo_serve(out: Path, world: People, few: Logs, *, seed: int, force: bo
     first, second, store = (options.free_path_option(out / one, force=force, make_folder=True) for one in FILES)
     for old in out.glob(f"{store.name}*"):
         old.unlink()
-    _say(f"1. A first model, from few logs: {FEW} made-up people, {FEW_STEPS} films each")
+    _say(f"1. A first model from few logs: {FEW} simulated users, {FEW_STEPS} films each")
     output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
     model = fit(few)
     options.save_as_option_says(model, first)
     service = Service(SqliteStore(store), Config(random=SHARES[0], control=SHARES[1]), model)
     with server_in_background(service) as address, Client(address) as client:
-        _say(f"2. Serve it. Look at {address} in a browser: everything below moves there")
-        _tell("half of the newcomers are treated; a quarter gets the best film for everybody, a quarter any film")
-        _tell("look at the lift: its interval narrows, and holds however often you look")
-        _tell(
-            "and at the cold start: the curve of treated users rises from decision to decision, the others stay level"
-        )
-        newcomers = DemoNewcomers(world, seed)
+        _say(f"2. Serve it. Open {address} in a browser to watch what follows")
+        _tell("half of the new users are treated; a quarter gets the best film for everybody, a quarter a random film")
+        _tell("the lift: its interval narrows, and is valid however often you look")
+        _tell("the cold start: the curve of treated users rises with each decision, the others stay level")
+        crowd = Crowd(world, seed)
         for _ in range(WAVES):
             demo_serve_wave(client, newcomers)
             _tell(client.lift().words[0])
-        _say("3. The store is logs: all arms, with exact propensities. They make the next model")
+        _say("3. Fit the next model to the store: logs of all arms, with exact propensities")
         again = fit(read_logs(f"sqlite:///{store}"))
         options.save_as_option_says(again, second)
         staged = client.stage(second.read_bytes())
         _tell(f"staged {staged.id[:8]}: {again.rank} shared directions, and {model.rank} before")
         client.promote(staged.id)
-        _say("4. Promoted while the service runs; the next newcomers meet the new model")
+        _say("4. Promoted without a restart: the new model decides for the next users")
         for _ in range(WAVES):
             demo_serve_wave(client, newcomers)
             _tell(client.lift().words[0])
@@ -96,8 +94,8 @@ def play_demo_serve(out: Path, world: People, few: Logs, *, seed: int, force: bo
             _go_on(client, newcomers, address)
     output.print_suggestions(
         [
-            (f"serve {second} --store sqlite:///{store}", "go on with this store"),
-            (f"check sqlite:///{store}", "are the store's logs sound?"),
+            (f"serve {second} --store sqlite:///{store}", "continue with this store"),
+            (f"check sqlite:///{store}", "can the store's logs be trusted?"),
         ]
     )
 
@@ -122,16 +120,16 @@ def _compare(client: Client, models: list[Model]) -> None:
 
     import polars as pl
 
-    for arm, why in (("treated", ""), ("control", ": its best film for everybody is of the new model, too")):
+    for arm, why in (("treated", ""), ("control", " (the new model also changes the best film for everybody)")):
         rows = pl.read_parquet(BytesIO(client.logs(format="parquet", arm=arm)))
         means = dict(rows.group_by("model").agg(pl.col("reward").mean()).iter_rows())
         before, after = (means.get(one.id, float("nan")) for one in models)
-        _tell(f"{arm} decisions brought {before:.2f} on average before the new model, {after:.2f} with it{why}")
+        _tell(f"{arm}: mean reward {before:.2f} before the new model, {after:.2f} with it{why}")
 
 
 def _go_on(client: Client, newcomers: DemoNewcomers, address: str) -> None:
     """Newcomers keep coming, a few at a time."""
-    _say(f"Newcomers keep coming: {address}. Ctrl-C ends it")
+    _say(f"New users keep coming: {address}. Ctrl-C stops")
     try:
         while True:
             demo_serve_wave(client, newcomers, size=20)

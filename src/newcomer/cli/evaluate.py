@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
@@ -37,7 +38,7 @@ def evaluate_command(
     json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(evaluate_schema)] = False,
 ) -> None:
-    """Tell from LOGS whether newcomers would be served better, and how sure that is.
+    """Measure from LOGS how much new users would gain, with 95% intervals.
 
     Users are held out of the fit, and choices are among their own logged rows.
     """
@@ -61,7 +62,7 @@ def evaluate_command(
     output.print_suggestions(
         [
             (f"fit {named} --out model.newcomer", "fit and save a model"),
-            (f"report {named} --out report.html", "all of it on one page"),
+            (f"report {named} --out report.html", "everything on one page"),
         ]
     )
 
@@ -74,21 +75,32 @@ def _show_evaluation(found: Evaluation) -> None:
     if found.decision is not None:
         first, alike, added, todo = model_summary.model_summary_lines(found.decision)
         console.print(first)
+        console.print()
         console.print(alike)
         if found.everybody is not None and found.everybody.best and not found.broken:
             console.print(model_summary.model_summary_of_best_actions(found.everybody))
+        console.print()
         console.print(added)
         if found.headline:
             console.print(_evaluation_steps(found))
+        console.print()
         console.print(todo)
+        console.print()
         said = said[len(found.decision.sentences) :]
-    for one in said:
-        console.print(Text(printed_as_options(one)))
+    console.print(_evaluation_details(said))
     text = " ".join(found.sentences())
     named = result_meanings([name for name in MEANINGS if name in text and not name.startswith("posterior")])
     if named:
         console.print("")
         console.print(terminal_facts(named))
+
+
+def _evaluation_details(sentences: Sequence[str]) -> Table:
+    """The sentences behind the decision, a bullet each."""
+    grid = Table.grid(padding=(0, 1))
+    for one in sentences:
+        grid.add_row("-", Text(printed_as_options(one)))
+    return grid
 
 
 def _evaluation_steps(found: Evaluation) -> Table:

@@ -34,30 +34,36 @@ def fit_command(
     estimator: options.Estimator = "em",
     outcome: options.Outcome = "auto",
     ridge: Annotated[
-        float | None, typer.Option(metavar="MU", min=0.0, help="Ridge of the halves; default: chosen.")
+        float | None, typer.Option(metavar="MU", min=0.0, help="Ridge penalty of SOLD; default: from the data.")
     ] = None,
     persistence: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Of the residual, that repeats; default: estimated.")
+        float | None, typer.Option(metavar="SHARE", help="Repeatability of rewards, 0 to <1; default: estimated.")
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="MODEL", help="Where the model goes.")] = Path("model.newcomer"),
-    engine: options.EngineName = "local",
-    scheduler: options.Scheduler = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was interrupted.")] = False,
+    out: Annotated[Path, typer.Option(metavar="MODEL", help="File to write the model to.")] = Path("model.newcomer"),
+    engine: Annotated[
+        str, typer.Option(metavar="local|dask", help="Read logs in this process, or on a Dask cluster.")
+    ] = "local",
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask cluster; default: start one here.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted fit.")] = False,
     start: Annotated[
         Path | None,
-        typer.Option("--from", metavar="MODEL", help="Add LOGS to an earlier fit: see docs/how-to/scale.md."),
+        typer.Option("--from", metavar="MODEL", help="Add LOGS to the fit of this model."),
     ] = None,
     old: Annotated[
-        str | None, typer.Option(metavar="LOGS", help="With --from and em: the logs of the earlier fit.")
+        str | None, typer.Option(metavar="LOGS", help="With --from: the logs of the earlier fit (em only).")
     ] = None,
-    moments: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the moments, for a later --from.")] = None,
+    moments: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Save moments for a later --from (sold only).")
+    ] = None,
     workers: options.Workers = None,
-    delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
+    delta: Annotated[float, typer.Option(metavar="P", help="Probability that the error radius is too small.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
     json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(fit_schema)] = False,
 ) -> None:
-    """Find what the users of LOGS share, and save it as a model.
+    """Learn from LOGS what users have in common, and save it as a model.
 
     LOGS has the columns user, reward, features or action, and if possible step.
     """
@@ -100,7 +106,7 @@ def fit_command(
         return
     show_model_summary(found, saved=target)
     if model.parameters.get("approximate"):
-        output.print_advice(["This fit is approximate: it has not seen the logs of the earlier one; --old names them."])
+        output.print_advice(["This fit is approximate: it did not read the logs of the earlier fit (--old LOGS)."])
     valued = [("--scheduler", scheduler), ("--workers", None if workers is None else str(workers))]
     valued += [("--engine", engine if engine != "local" else None)]
     engine_words = [word for name, value in valued if value is not None for word in (name, value)]
@@ -118,9 +124,9 @@ def _resumable(journal: Path) -> Iterator[None]:
         yield
     except BaseException as error:
         if journal.is_dir():
-            output.print_advice([f"What the fit has found so far is kept in {journal}: --resume goes on from there."])
+            output.print_advice([f"Passes so far are kept in {journal}: --resume continues from there."])
         elif isinstance(error, KeyboardInterrupt):
-            output.print_advice(["Nothing is kept of this fit: it had not ended its first pass over the logs."])
+            output.print_advice(["Nothing is kept of this fit: it had not finished its first pass over the logs."])
         raise
 
 
@@ -137,15 +143,15 @@ def _commands_after_fit(
     if not again:
         return [inspect, (f"inspect {file} --json", "for a program")]
     if found.checks is not None and SPELLING in {one.name for one in found.checks}:
-        return [(f"fit {called} --out {file} --force", "fit again, spellings joined"), inspect]
+        return [(f"fit {called} --out {file} --force", "fit again with spellings joined"), inspect]
     if LOGARITHM in printed_as_options(found.logs.remedy) and found.logs.hiding:
         return [(f"fit {called} {LOGARITHM} --out {file} --force", "learn the logarithm of the rewards"), inspect]
     if found.checks is not None and found.checks.verdict in ("broken", "doubtful"):
-        return [(f"check {logs}", "what is wrong with the logs, and what to do"), inspect]
+        return [(f"check {logs}", "what is wrong with the logs, and what to do about it"), inspect]
     if found.rank == 0:
-        return [(f"fit {called} --rank 1 --force --out {file}", "the strongest direction anyway"), inspect]
+        return [(f"fit {called} --rank 1 --force --out {file}", "keep the strongest direction anyway"), inspect]
     return [
         inspect,
-        (f"evaluate {logs}", "what newcomers would gain, in detail"),
-        (f"report {logs} --out report.html", "all of it on one page"),
+        (f"evaluate {logs}", "what new users would gain, in detail"),
+        (f"report {logs} --out report.html", "everything on one page"),
     ]

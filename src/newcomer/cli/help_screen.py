@@ -29,13 +29,13 @@ GROUPS: Mapping[str, str] = {  # command -> group, in the order of the screen
 }
 SUMMARIES: Mapping[str, str] = {  # one line of a screen of 80 columns
     "fit": "Learn from LOGS what users share; save it as a model.",
-    "inspect": "Show what MODEL knows and how sure it is.",
-    "check": "Test whether LOGS may be learned from; say what to mend.",
+    "inspect": "Show what MODEL learned, and its uncertainty.",
+    "check": "Test whether LOGS can be trusted; say what to fix.",
     "evaluate": "Measure on held-out users what new users would gain.",
     "report": "Check, fit and evaluate LOGS; write one HTML page.",
     "serve": "Decide over HTTP, learn from rewards, log propensities.",
-    "demo": "See it all on made-up people, in about a minute.",
-    "reproduce": "Make the paper's figures; each claim beside the result.",
+    "demo": "Simulate logs, fit them, serve new users: 10 seconds.",
+    "reproduce": "Remake the paper's figures, each claim with its result.",
 }
 EXAMPLES: Mapping[str, Sequence[str]] = {
     "": (

@@ -19,12 +19,12 @@ def inspect_schema() -> dict[str, Any]:
 
 def inspect_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `newcomer fit` or `model.save` wrote.")],
-    bounds: Annotated[bool, typer.Option("--bounds", help="The paper's bounds on the error, too.")] = False,
-    delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
+    bounds: Annotated[bool, typer.Option("--bounds", help="Add the paper's bounds on the error.")] = False,
+    delta: Annotated[float, typer.Option(metavar="P", help="Probability that the error radius is too small.")] = 0.05,
     json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(inspect_schema)] = False,
 ) -> None:
-    """Show what MODEL knows and how sure it is."""
+    """Show what MODEL learned, and its uncertainty."""
     from newcomer.model import load
 
     found = model_summary_of(load(model), delta=options.parse_delta(delta))

@@ -56,8 +56,8 @@ _EXITS = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXI
 app = typer.Typer(
     name="newcomer",
     cls=help_screen.GroupedCommands,
-    help="Learn from everyone; serve the newcomer: what users of your logs share, and good decisions for a new one.",
-    epilog=help_screen.help_epilog("", "newcomer COMMAND --help has more examples, and all options.", _EXITS),
+    help="Learn from the logs of many users what they have in common; serve new users well after a few interactions.",
+    epilog=help_screen.help_epilog("", "`newcomer COMMAND --help` shows all options and more examples.", _EXITS),
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
@@ -83,7 +83,7 @@ for _command in get_command(app).commands.values():  # type: ignore[attr-defined
 @app.callback(invoke_without_command=True)
 def _start(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     if version:
         print(f"newcomer {__version__}")

@@ -155,14 +155,14 @@ def _outlook(model: Model) -> tuple[str, ...]:
 
     kept = model.evidence
     if kept.checks is not None and kept.checks.verdict == "broken":
-        return ("Nothing is promised: these logs are broken, and what users would gain cannot be estimated from them.",)
+        return ("These logs are broken, so they do not tell what users would gain.",)
     if kept.population is None or kept.logs is None:
         return ()
     parts, outlook = kept.population.forecast.parts(model.persistence, kept.logs.learned), kept.population.outlook
     if kept.logs.tail_share > HEAVY_TAILS:
-        parts += " A few large rewards make up most of that variance, and may hide preferences."
+        parts += " A few large rewards make up most of this variance and may hide preferences."
     if outlook is None or not outlook.steps:
-        return parts, "Too few users, or too short histories, to measure what personalising would be worth."
+        return parts, "There are too few users, or histories are too short, to measure what personalising would gain."
     return parts, verdict_gain_by_parts(outlook)
 
 
@@ -189,7 +189,7 @@ def model_summary_parts(found: ModelSummary, *, glyphs: Glyphs = BLOCKS) -> Iter
     if found.link:
         yield terminal_facts([("Link", found.link)])
     yield ""
-    yield Text("  Spectrum of the second moment of users, the population mean included", style="dim")
+    yield Text("  Spectrum of the users' second moment (includes the population mean)", style="dim")
     values, band = found.evidence.eigenvalues, found.evidence.thresholds
     yield FitToWidth(
         lambda room: terminal_scree(values, band, rank=found.rank, glyphs=glyphs, total=found.dim, columns=room)
@@ -227,9 +227,7 @@ def model_summary_logs_line(found: ModelSummary) -> str:
     """Users, rows and features, and who could not be used."""
     logs = found.logs
     features = (
-        f"{terminal_count(found.dim, 'action')}, each its own direction"
-        if found.one_hot
-        else terminal_count(found.dim, "feature")
+        f"{terminal_count(found.dim, 'action')} (one-hot)" if found.one_hot else terminal_count(found.dim, "feature")
     )
     plain = [terminal_count(logs.users, "user"), terminal_count(logs.rows, "row"), features]
     short = f"{terminal_count(logs.too_short, 'user')} with a single row left out" if logs.too_short else ""
@@ -242,34 +240,32 @@ def model_summary_rank_line(found: ModelSummary) -> str:
     """The rank and why: asked for, chosen by held-out users (em), or by the test against chance (sold)."""
     shared = _subspace(found)
     if found.evidence.chosen == "kept":
-        return f"{shared}, kept from the fit before{_contrast(found)}"
+        return f"{shared}, kept from the earlier fit{_contrast(found)}"
     if found.evidence.chosen != "auto":
         return f"{shared}, as asked{_contrast(found)}"
     if found.too_weak:
-        return f"nothing that can be used: {found.too_weak}"
+        return f"no usable direction: {found.too_weak}"
     if found.rank == 0:
         hidden = f", but {found.logs.hiding} may hide it" if found.logs.hiding else ""
         return f"no direction stands out from chance (rank 0){hidden}"
     if found.estimator == "em":
-        why = ", as many as predict held-out users best" if found.directions != 0 else ""
-        return f"{shared}{why}{_contrast(found)}"
+        why = ", the number that predicts held-out users best" if found.directions != 0 else ""
+        return f"{_subspace(found, why)}{_contrast(found)}"
     return f"{shared}: {'it stands' if found.rank == 1 else 'they stand'} out from chance{_alike(found)}"
 
 
-def _subspace(found: ModelSummary) -> str:
+def _subspace(found: ModelSummary, why: str = "") -> str:
     """Along how many directions users differ, and the subspace that this gives, with the population mean or without."""
     space = f"rank {found.rank} of {found.dim}"
     if found.estimator != "em" or found.directions is None:
-        return f"{terminal_count(found.rank, 'direction')} of {found.dim} (rank {found.rank})"
+        return f"{terminal_count(found.rank, 'direction')} of {found.dim} (rank {found.rank}){why}"
     if not found.directions:
         hidden = f", which {found.logs.hiding} may hide" if found.logs.hiding else ""
-        return (
-            f"no differences in preferences are detectable in these logs{hidden}; the population mean alone ({space})"
-        )
-    differ = f"they differ along {terminal_count(found.directions, 'direction')}"
+        return f"these logs show no differences in preferences{hidden}; the population mean alone ({space})"
+    differ = f"they differ along {terminal_count(found.directions, 'direction')}{why}"
     if found.rank == found.directions:
         return f"{differ} ({space})"
-    return f"{differ} (with the population mean beside them the subspace has {space})"
+    return f"{differ} (with the population mean, the subspace has {space})"
 
 
 def _contrast(found: ModelSummary) -> str:
@@ -281,13 +277,13 @@ def _contrast(found: ModelSummary) -> str:
     if found.estimator != "em":
         return f"; {tested or 'none'} {stands}"
     some = f"{tested} eigenvalue{'s' * (tested > 1)}" if tested else "no eigenvalue"
-    return f"; of the spectrum below, which has the population mean in it, {some} {stands}"
+    return f"; in the spectrum below, which includes the population mean, {some} {stands}"
 
 
 def _alike(found: ModelSummary) -> str:
     """Users who are all alike share a mean and no preferences."""
     hidden = f", which {found.logs.hiding} may hide" if found.logs.hiding else ""
-    return f"; differences between users are not detectable{hidden}" if found.evidence.differing == 0 else ""
+    return f"; they show no differences between users{hidden}" if found.evidence.differing == 0 else ""
 
 
 def model_summary_method_line(found: ModelSummary) -> str:
@@ -303,7 +299,7 @@ def model_summary_method_line(found: ModelSummary) -> str:
     if found.by_all:
         few = f"a sample of {found.sample.users:,} shows less"
         chosen = f"rank, shrinkage, errors and gains by all users ({few})"
-    return f"{method}; {chosen}, then everybody fitted in {found.passes} passes over all rows"
+    return f"{method}; {chosen}, then all users fitted in {found.passes} passes over all rows"
 
 
 def _model_chance_line(found: ModelSummary) -> str:
@@ -316,16 +312,16 @@ def model_summary_coverage_line(found: ModelSummary) -> str:
     bounds = found.coverage.bounds() if found.estimator.startswith("sold") else ""
     cut = f"; {bounds}" if bounds else ""
     if not found.coverage.uncovered:
-        return f"every direction seen{cut}"
+        return f"logged actions reach every direction{cut}"
     return f"left out: {'; '.join(found.coverage.reasons())}{cut}"
 
 
 def _model_error_line(found: ModelSummary) -> str:
     """How far the subspace may be from the true one, by the calibrated estimate."""
     if found.rank in (0, found.dim):
-        return "none to speak of: " + ("no subspace" if found.rank == 0 else "the whole space")
+        return "none: " + ("there is no subspace" if found.rank == 0 else "the subspace is the whole space")
     if found.calibrated is None:
-        return "not calibrated; `newcomer inspect --bounds` shows what can be proved"
+        return "not calibrated; `newcomer inspect --bounds` shows the paper's bounds"
     within = (
         f"the subspace is within {terminal_number(found.calibrated)} of the true one "
         "(sine of the largest angle: 0 exact, 1 "
@@ -364,7 +360,7 @@ def model_summary_of_best_actions(found: Everybody) -> Table:
     for head in (pays, "95% interval", "rows", "users"):
         table.add_column(head, justify="right")
     for one in found.best:
-        interval = "not given" if found.scale == "heavy tails" else f"{one.low:.4g} to {one.high:.4g}"
+        interval = "none" if found.scale == "heavy tails" else f"{one.low:.4g} to {one.high:.4g}"
         table.add_row(Text(verdict_name(one.name)), f"{one.mean:.4g}", interval, f"{one.rows:,}", f"{one.users:,}")
     return table
 

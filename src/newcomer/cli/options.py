@@ -73,7 +73,7 @@ def parse_columns(pairs: Sequence[str]) -> dict[str, str | list[str] | None]:
     for pair in pairs:
         ours, equals, theirs = pair.partition("=")
         if not (ours and equals) or (not theirs and ours in ("user", "reward")):
-            raise typer.BadParameter(f"a column is renamed as user=uid, not '{pair}'", param_hint="--column")
+            raise typer.BadParameter(f"write OURS=THEIRS, such as user=uid, not '{pair}'", param_hint="--column")
         columns[ours] = theirs.split(",") if ours == "features" and "," in theirs else theirs or None
     return columns
 
@@ -86,7 +86,9 @@ def parse_names(text: str, *, option: str = "--features") -> list[str]:
     """
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise typer.BadParameter(f"columns are named as price,weight, not '{text}'", param_hint=option)
+        raise typer.BadParameter(
+            f"write names with commas between them, such as price,weight, not '{text}'", param_hint=option
+        )
     return names
 
 
@@ -103,7 +105,7 @@ def parse_clip(text: str) -> tuple[float, float] | Literal["auto"]:
     except ValueError:
         low, high = 0.0, 0.0
     if not -math.inf < low < high < math.inf:
-        raise typer.BadParameter(f"rewards are clipped by auto or LOW,HIGH, not '{text}'", param_hint="--clip")
+        raise typer.BadParameter(f"write auto or LOW,HIGH, not '{text}'", param_hint="--clip")
     return low, high
 
 
@@ -166,7 +168,7 @@ def free_path_option(path: Path, *, force: bool, make_folder: bool = False, opti
     if os.path.lexists(path) and path.exists() and not path.is_file():
         raise typer.BadParameter(f"{path} is a device or a pipe, not a file", param_hint=option)
     if path.exists() and not force:
-        raise typer.BadParameter(f"{path} is there already: pass --force to overwrite it", param_hint=option)
+        raise typer.BadParameter(f"{path} exists: pass --force to overwrite it", param_hint=option)
     if not (make_folder or Path(os.path.realpath(path)).parent.is_dir()):
         raise typer.BadParameter(f"the folder {path.parent} does not exist", param_hint=option)
     _try_to_write(path, option)
@@ -213,35 +215,31 @@ def save_as_option_says(model: Model, path: Path) -> None:
 LogsFile = Annotated[
     str, typer.Argument(metavar="LOGS", help="Parquet, CSV, JSON lines: file, folder, glob, -; or sqlite:///FILE.")
 ]
-Items = Annotated[Path | None, typer.Option(metavar="ITEMS", help="Table of actions: features, or names.")]
-Features = Annotated[str | None, typer.Option(metavar="A,B,C", help="Columns that are features.")]
-Users = Annotated[Path | None, typer.Option("--users", metavar="PEOPLE", help="Table of users: attributes.")]
+Items = Annotated[Path | None, typer.Option(metavar="ITEMS", help="Table of actions, with features or names.")]
+Features = Annotated[str | None, typer.Option(metavar="A,B,C", help="Columns to use as features.")]
+Users = Annotated[Path | None, typer.Option("--users", metavar="PEOPLE", help="Table of users, with attributes.")]
 Attributes = Annotated[str | None, typer.Option(metavar="A,B,C", help="Columns of PEOPLE to use; default: all.")]
 Rank = Annotated[str, typer.Option(metavar="auto|K", help="Number of shared directions.")]
 Estimator = Annotated[str, typer.Option(metavar="NAME", help="em, sold, or sold-pinv (no ridge).")]
-Outcome = Annotated[str, typer.Option(metavar="auto|gaussian|binary", help="Of 0/1 rewards: through log-odds?")]
+Outcome = Annotated[str, typer.Option(metavar="auto|gaussian|binary", help="Link for 0/1 rewards: linear or logistic.")]
 Column = Annotated[list[str] | None, typer.Option(metavar="OURS=THEIRS", help="Rename: user=uid. Repeat.")]
 Intercept = Annotated[bool, typer.Option("--intercept", help="Add a constant feature.")]
-Clip = Annotated[str | None, typer.Option(metavar="auto|LOW,HIGH", help="Bring rewards within limits.")]
+Clip = Annotated[str | None, typer.Option(metavar="auto|LOW,HIGH", help="Clip rewards to limits.")]
 Grouped = Annotated[bool, typer.Option("--grouped", help="Rows of a user are adjacent: no sorting.")]
-Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Sort on disk above this, e.g. 500MB.")]
+Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Sort on disk above this size (128MB).")]
 Epoch = Annotated[str | None, typer.Option(metavar="s|ms|us|ns", help="step holds Unix times in this unit.")]
-Missing = Annotated[str, typer.Option(metavar="error|drop", help="Rows that lack a value: refuse, or leave out.")]
-TidyIds = Annotated[bool, typer.Option("--tidy-ids", help="Ids that differ in case or blanks are the same.")]
+Missing = Annotated[str, typer.Option(metavar="error|drop", help="Rows with missing values: refuse or drop them.")]
+TidyIds = Annotated[bool, typer.Option("--tidy-ids", help="Join ids that differ in case or blanks only.")]
 Dates = Annotated[str | None, typer.Option(metavar="day-first|month-first", help="How to read 03/02/2020.")]
 RewardTransform = Annotated[
-    str | None, typer.Option(metavar="log1p", help="Learn log(1 + reward): counts, money, seconds.")
+    str | None, typer.Option(metavar="log1p", help="Learn log(1 + reward), for counts, money, times.")
 ]
-EngineName = Annotated[str, typer.Option(metavar="local|dask", help="Who passes over the logs.")]
-Scheduler = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
-]
-Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes, a core each.")]
+Workers = Annotated[int | None, typer.Option(metavar="N", help="Number of processes; default: 1.")]
 AllCores = Annotated[
-    int | None, typer.Option("--workers", metavar="N", help="Processes, a core each; default: all cores.")
+    int | None, typer.Option("--workers", metavar="N", help="Number of processes; default: all cores.")
 ]
-Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")]
-Quick = Annotated[bool, typer.Option("--quick", help="No fits to fewer users, no simulation.")]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of all random draws.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Skip the learning curve and the simulation.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
@@ -376,7 +374,7 @@ def check_log_options(engine: str, scheduler: str | None, workers: int | None) -
     if engine not in ENGINES:
         raise typer.BadParameter(f"the engine is one of {', '.join(ENGINES)}, not '{engine}'", param_hint="--engine")
     if scheduler is not None and engine != "dask":
-        raise typer.BadParameter("a scheduler is one of --engine dask", param_hint="--scheduler")
+        raise typer.BadParameter("this needs --engine dask", param_hint="--scheduler")
     if scheduler is not None and workers is not None:
         raise typer.BadParameter("the cluster has its own number of workers", param_hint="--workers")
     if workers is not None and workers < 1:
@@ -387,7 +385,7 @@ def start_option(path: Path | None, estimator: str, old: str | None) -> Model | 
     """What `--from` names: a model for em; for sold its moments, a file of that name or one beside the model."""
     if path is None:
         if old is not None:
-            raise typer.BadParameter("old logs go with a model to start --from", param_hint="--old")
+            raise typer.BadParameter("this needs --from", param_hint="--old")
         return None
     from newcomer._warm_start import SavedMoments
     from newcomer.model import load
@@ -395,10 +393,10 @@ def start_option(path: Path | None, estimator: str, old: str | None) -> Model | 
     if estimator == "em":
         return load(path)
     if old is not None:
-        raise typer.BadParameter("sold adds to moments, and needs no old logs", param_hint="--old")
+        raise typer.BadParameter("sold adds to saved moments and takes no old logs", param_hint="--old")
     beside = path if path.suffix == SUFFIX else path.with_suffix(SUFFIX)
     if not beside.exists():
-        todo = f"{beside} is not there: keep moments with --moments {beside.name} when {path.name} is fitted"
+        todo = f"{beside} does not exist: save moments with --moments {beside.name} when {path.name} is fitted"
         raise typer.BadParameter(todo, param_hint="--from")
     return SavedMoments.load(beside)
 

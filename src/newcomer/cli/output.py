@@ -125,7 +125,7 @@ def compile_and_print_notice(*rooms: str) -> None:
     from newcomer.compile_cache import compile_cache_is_cold, warm_compile_cache
 
     if compile_cache_is_cold(*rooms):
-        aside_output_console().print("compiling the inner loops, once: half a minute or less", soft_wrap=True)
+        aside_output_console().print("compiling the inner loops, once: about half a minute", soft_wrap=True)
         warm_compile_cache(*rooms)
 
 
@@ -140,9 +140,9 @@ def print_suggestions(commands: Sequence[tuple[str, str]], code: str = "", model
     lines = [Text.assemble(("  " + why.ljust(width), "dim"), (f"   {name} {rest}", "bold")) for rest, why in commands]
     if code:
         lines += [
-            Text("  serve newcomers in Python", "dim"),
+            Text("  serve new users in Python", "dim"),
             *(Text(f"    {line}", "bold") for line in code.splitlines()),
-            Text("  serve newcomers over HTTP (pip install 'newcomer[serve]')", "dim"),
+            Text("  serve new users over HTTP (pip install 'newcomer[serve]')", "dim"),
             Text(f"    {name} serve {shlex.quote(model)}", "bold"),
         ]
     aside_output_console().print(Text("\n").join([Text("\nNext"), *lines]), soft_wrap=True)
@@ -312,8 +312,8 @@ def json_schema_option(made: Callable[[], dict[str, Any]]) -> Any:
             print(json.dumps(made(), indent=2))
             raise typer.Exit
 
-    text = "Show the JSON Schema of --json, and leave."
-    return typer.Option("--json-schema", help=text, is_eager=True, callback=show)
+    told = "Show the JSON Schema of --json and exit."
+    return typer.Option("--json-schema", help=told, is_eager=True, callback=show)
 
 
 PATIENCE = 1.0  # seconds of silence before anything is shown

@@ -40,7 +40,7 @@ def report_command(
     how: options.LogReading,
     rank: options.Rank = "auto",
     estimator: options.Estimator = "em",
-    out: Annotated[Path, typer.Option(metavar="PAGE", help="Where the page goes.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(metavar="PAGE", help="File to write the page to.")] = Path("report.html"),
     seed: options.Seed = 0,
     quick: options.Quick = False,
     workers: options.AllCores = None,
@@ -48,7 +48,7 @@ def report_command(
     json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(report_schema)] = False,
 ) -> None:
-    """Check LOGS, fit them, measure what newcomers would gain, and write it all on one page.
+    """Check LOGS, fit them, measure what new users would gain, and write one HTML page.
 
     The page needs no network. Exit code 5 where the logs are broken; the page is written all the same.
     """

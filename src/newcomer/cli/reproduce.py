@@ -29,25 +29,25 @@ def reproduce_schema() -> dict[str, Any]:
 
 def reproduce_command(
     figures: Annotated[
-        list[str] | None, typer.Argument(metavar="[FIGURE ...|all]", help="Which; --list shows them.")
+        list[str] | None, typer.Argument(metavar="[FIGURE ...|all]", help="Ids of figures; --list shows them.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small, on made-up ratings: minutes, and no data needed.")
+        bool, typer.Option("--quick", help="Small version on simulated ratings: minutes, no data.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where pictures and tables go.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for pictures and tables.")] = None,
     workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Processes; the results do not depend on it.")
+        int | None, typer.Option(metavar="N", min=1, help="Number of processes; does not change results.")
     ] = None,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder that holds ml-1m/ (NEWCOMER_DATA).")] = None,
-    work: Annotated[Path | None, typer.Option(metavar="DIR", help="Where finished runs are kept.")] = None,
+    work: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder that keeps finished runs.")] = None,
     repeats: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Studies: the first N splits or worlds; 0 takes all.")
+        int, typer.Option(metavar="N", min=0, help="Studies: only the first N splits or worlds; 0: all.")
     ] = 0,
-    show_list: Annotated[bool, typer.Option("--list", help="Show the figures' ids and claims, and leave.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List ids and claims of all figures, and exit.")] = False,
     json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(reproduce_schema)] = False,
 ) -> None:
-    """Make the paper's figures: every claim beside what comes out."""
+    """Remake the paper's figures and studies, each claim with its result."""
     from newcomer.paper import catalogue
     from newcomer.paper.scale import FULL, QUICK
 
@@ -116,5 +116,5 @@ def _tell(made: Sequence[Made], seconds: float, json: bool) -> None:
     rows = [(one.figure.name, f"{one.picture}, {one.table.name}") for one in made]
     output.output_console().print(terminal_facts(rows))
     output.aside_output_console().print(
-        f"{len(made)} figures in {seconds / 60:.1f} min; finished runs are kept and not repeated", soft_wrap=True
+        f"{len(made)} figures in {seconds / 60:.1f} min; finished runs are kept and will not run again", soft_wrap=True
     )

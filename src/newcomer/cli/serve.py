@@ -40,32 +40,36 @@ def serve_command(
         typer.Option(metavar="URL", help="sqlite:///FILE (default: beside the model), memory:, or postgresql://..."),
     ] = None,
     host: Annotated[str, typer.Option(metavar="HOST", help="The interface to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0: any that is free.")] = 8321,
-    policy: Annotated[str, typer.Option(metavar="NAME", help="How the treated arm decides.")] = "PriorUCB",
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Port; 0 picks a free one.")] = 8321,
+    policy: Annotated[str, typer.Option(metavar="NAME", help="Policy of the treated arm.")] = "PriorUCB",
     random: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Of new users who are served at random (0.05).")
+        float | None, typer.Option(metavar="SHARE", help="Share of new users served at random (0.05).")
     ] = None,
     control: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Of new users who get the best for everybody (0.05).")
+        float | None, typer.Option(metavar="SHARE", help="Share of new users served the population mean (0.05).")
     ] = None,
     incumbent: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Of new users who get the client's baseline (0).")
+        float | None, typer.Option(metavar="SHARE", help="Share of new users served the client's baseline (0).")
     ] = None,
     wait: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Time for a reward, then the default counts: 1h, 30m.")
+        str | None, typer.Option(metavar="DURATION", help="Wait for a reward this long (1h, 30m), then use --default.")
     ] = None,
     default: Annotated[
-        float | None, typer.Option(metavar="REWARD", help="Of a shown decision without one, after --wait.")
+        float | None, typer.Option(metavar="REWARD", help="Reward of a shown decision that got none by then.")
     ] = None,
-    keep: Annotated[str | None, typer.Option(metavar="DURATION", help="Older events are removed: 400d.")] = None,
+    keep: Annotated[str | None, typer.Option(metavar="DURATION", help="Remove events older than this (400d).")] = None,
     tokens: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Lines `decide TOKEN` or `admin TOKEN`; needed beyond loopback."),
+        typer.Option(metavar="FILE", help="Lines `decide TOKEN` or `admin TOKEN`; required beyond loopback."),
     ] = None,
-    rate: Annotated[float, typer.Option(metavar="N", min=0.0, help="Requests a second and caller; 0: any.")] = 0.0,
-    access_log: Annotated[bool, typer.Option("--access-log", help="A JSON line on stderr for every request.")] = False,
+    rate: Annotated[
+        float, typer.Option(metavar="N", min=0.0, help="Requests per second and caller; 0: no limit.")
+    ] = 0.0,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Log every request as a JSON line on stderr.")
+    ] = False,
 ) -> None:
-    """Serve MODEL over HTTP: decisions, rewards, users, logs, models."""
+    """Serve MODEL over HTTP: decide for users, learn from their rewards, log every decision with its propensity."""
     if (wait is None) != (default is None):
         raise typer.BadParameter("a default reward needs --wait, and --wait a --default", param_hint="--wait")
     waits = None if wait is None else parse_serve_duration(wait, "--wait")
@@ -108,13 +112,13 @@ def serve_command(
         _greet(service.store.name, host, port, examples, secured=known is not None)
 
     output.aside_output_console().print(
-        "loading the model and the inner loops (compiled once: a minute or less)", soft_wrap=True
+        "loading the model and compiling the inner loops (once: about a minute)", soft_wrap=True
     )
     try:
         with asyncio.Runner(loop_factory=server_event_loop) as runner:
             runner.run(run_server(service, known, host=host, port=port, tell=tell, access_log=access_log))
     except (KeyboardInterrupt, SystemExit):  # the signal that uvicorn passes on once everything is drained
-        output.aside_output_console().print("stopped; everything acknowledged is in the store")
+        output.aside_output_console().print("stopped; everything that was acknowledged is in the store")
 
 
 def _greet(store: str, host: str, port: int, actions: list[str], *, secured: bool) -> None:
@@ -128,7 +132,7 @@ def _greet(store: str, host: str, port: int, actions: list[str], *, secured: boo
         f'  curl{token} {url}/v1/decide -d \'{{"user": "ann"{asked}}}\'',
         f'  curl{token} {url}/v1/reward -d \'{{"decision": "ID", "reward": 1}}\'    (ID: from the first answer)',
         f"  curl{token} {url}/v1/users/ann",
-        f"Watch it: {url}. The API: {url}/openapi.json. Ctrl-C stops it in order.",
+        f"Watch it: {url}   API: {url}/openapi.json   Stop: Ctrl-C",
     ]
     console = output.aside_output_console()
     for line in lines:

@@ -433,9 +433,11 @@ def _off_policy(plan: EvaluationPlan, weighed: list[UserResults]) -> tuple[Any, 
     odd = off_policy_misfit(table)
     rows, missing = off_policy_rows(table)
     if odd or not rows:
-        few = "Propensities are so small, or people so few, that no policy's value is carried by 30 effective rows."
+        few = "Propensities are too small, or users too few: no policy's value rests on 30 effective rows."
         return None, odd or few
-    return tuple(rows), f"{missing} values by propensities are left out: 30 effective rows carry none." * bool(missing)
+    return tuple(
+        rows
+    ), f"{missing} values by propensities are left out: they rest on fewer than 30 effective rows." * bool(missing)
 
 
 def _notes(plan: EvaluationPlan, first: Predictors) -> list[str]:
@@ -443,7 +445,7 @@ def _notes(plan: EvaluationPlan, first: Predictors) -> list[str]:
     said = [*first.notes, *predictors_left_out(first)]
     if plan.judging is not plan.logs:
         users = plan.judging.summary.users
-        said.append(f"Judges are the {users:,} users of the random arm; fits learn from the rows of all arms.")
+        said.append(f"The {users:,} users of the random arm judge; fits learn from the rows of all arms.")
     if plan.share < 1:
         said.append(
             f"Other predictors are compared on about {EVALUATION.judged:,} of the {plan.people:,} held-out users."
@@ -456,7 +458,7 @@ def _notes(plan: EvaluationPlan, first: Predictors) -> list[str]:
             "users, and a fit to all may be worth more."
         )
     if plan.quick:
-        said.append("Quick: no fits to fewer users and no simulation.")
+        said.append("Quick: the learning curve and the simulation were skipped.")
     return said
 
 

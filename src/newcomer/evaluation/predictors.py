@@ -130,11 +130,11 @@ def predictors_left_out(made: Predictors) -> list[str]:
     model, said = made.model, []
     if model.dim > EVALUATION.largest_system:
         said.append(
-            f"LinUCB, LinTS and ProBALL do not play: they keep a system of {model.dim:,} dimensions for each person "
-            f"(up to {EVALUATION.largest_system} are tried)."
+            f"LinUCB, LinTS and ProBALL are left out: they keep a system of {model.dim:,} dimensions for each user "
+            f"(at most {LARGEST} are tried)."
         )
     elif not model.rank:
-        said.append("ProBALL does not play: nothing shared was found.")
+        said.append("ProBALL is left out: no shared direction was found.")
     return said
 
 
@@ -154,7 +154,7 @@ def _subspace(logs: Logs, flat: bool, notes: list[str]) -> dict[str, Predictor]:
 def _recommenders(logs: Logs, model: Model, notes: list[str]) -> dict[str, Any]:
     """ALS and EASE with a user's own answers, where logs name actions."""
     if not predictor_knows_actions(model):
-        notes.append("ALS, EASE and EmpiricalArms are left out: they need logs that name actions.")
+        notes.append("ALS, EASE and EmpiricalArms are left out: they need logs with actions.")
         return {}
     users = logs.summary.users
     if users > EVALUATION.recommended:

@@ -150,19 +150,19 @@ __all__ = [
 
 OWN = ("posterior", "posterior without memory")  # what PriorUCB expects, without its bonus for uncertainty
 MEANINGS = {
-    "PriorUCB": "the fitted distribution of users, updated by each reward of the newcomer; what a fit is for",
+    "PriorUCB": "starts from the fitted distribution of users, and learns from each reward of the new user",
     "PriorTS": "the same, choosing by a random draw",
     "PopulationMean": "the same ranking for everybody",
-    "EmpiricalArms": "the population mean, updated by the newcomer's own rewards of the very action",
+    "EmpiricalArms": "the population mean of each action, updated by the new user's own rewards for it",
     "posterior": "the rewards that PriorUCB expects, without its bonus for uncertainty",
-    "posterior without memory": "the same, without what the newcomer thinks of single actions",
-    "SOLD's subspace": "ridge regression on the newcomer's rewards within the paper's subspace",
-    "ridge": "ridge regression on the newcomer's rewards alone",
-    "ALS fold-in": "matrix factorisation, given the newcomer's rewards",
-    "EASE fold-in": "an item-to-item recommender, given the newcomer's rewards",
+    "posterior without memory": "the same, without per-action effects",
+    "SOLD's subspace": "ridge regression on the new user's rewards in the paper's subspace",
+    "ridge": "ridge regression on the new user's rewards alone",
+    "ALS fold-in": "matrix factorisation, with the new user's rewards folded in",
+    "EASE fold-in": "an item-to-item recommender, with the new user's rewards folded in",
     "LinUCB": "a linear bandit that starts from nothing",
     "LinTS": "the same, choosing by a random draw",
-    "ProBALLUCB": "the paper's bandit, which leaves the subspace when it does not fit",
+    "ProBALLUCB": "the paper's bandit, which leaves the subspace when its bound says so",
     "ProBALLTS": "the same, choosing by a random draw",
     "Uniform": "a random candidate",
 }
@@ -282,14 +282,14 @@ def _sentences(found: Evaluation) -> list[str]:
 
 def _nothing(found: Evaluation) -> str:
     return (
-        f"Nothing can be estimated: of {found.users:,} users fewer than 30 could be held out who have the rows for a "
-        f"choice of {found.choices} after one interaction. Log more users, and several rows of each."
+        f"Nothing could be measured: fewer than 30 of {found.users:,} users have the rows for a choice of "
+        f"{found.choices} after one interaction. Log more users, and several rows of each."
     )
 
 
 def _answer(found: Evaluation, look: HeadlineStep) -> str:
     """One number of interactions, against every other rule."""
-    measured = "Measured all the same: after" if found.broken else "After"
+    measured = "Measured nevertheless: after" if found.broken else "After"
     over = [f"{interval_in_words(look.population_mean)} over the ranking by the population mean"]
     if look.empirical_arms is not None and found.repeats:
         over.append(f"{interval_in_words(look.empirical_arms)} over each action by itself")
@@ -297,13 +297,13 @@ def _answer(found: Evaluation, look: HeadlineStep) -> str:
     again = "" if found.repeats or look.empirical_arms is None else f" {ONCE}"
     arm = " of the random arm" if found.arms else ""
     return (
-        f"{measured} {verdict_times(look.interactions)} a newcomer gets {look.reward.value:.4g} "
+        f"{measured} {verdict_times(look.interactions)} a new user gets {look.reward.value:.4g} "
         "by PriorUCB in a choice of "
         f"{found.choices}: {', '.join(over)}. Judged by {look.people:,} held-out users{arm}; 95% intervals.{again}"
     )
 
 
-ONCE = "No user meets an action again here, so that each action by itself chooses as the population mean does."
+ONCE = "No user meets an action twice here, so each action by itself chooses as the population mean does."
 
 
 def _rivals(found: Evaluation, look: HeadlineStep) -> list[str]:
@@ -350,8 +350,8 @@ def _replay(rows: tuple[PolicyRow, ...]) -> list[str]:
     ours = _named(last, OURS)
     rounds = f"{ours.rounds} round{'s' * (ours.rounds != 1)}"
     said = (
-        f"From nothing, choosing among own rows for {rounds} ({ours.people:,} held-out users with rows for it), the "
-        f"mean reward per round of PriorUCB: {result_in_words(ours.over_mean, 'the population mean')}."
+        f"Replay from the first interaction, {rounds} among a user's own rows ({ours.people:,} held-out users): mean "
+        f"reward per round of PriorUCB {result_in_words(ours.over_mean, 'the population mean')}."
     )
     better = [row for row in last if row.over_ours is not None and row.over_ours.clear]
     best = max(better, key=lambda row: row.reward.value, default=None)
@@ -369,8 +369,8 @@ def _off_policy(found: Evaluation) -> list[str]:
         return [found.why_no_off_policy]
     ours = [row for row in found.off_policy if row.policy == OURS]
     if not ours:
-        return ["Propensities carry other policies, but too few effective rows of PriorUCB."]
-    row = max(ours, key=lambda one: one.interactions if one.interactions <= GAINS.look else -1)
+        return ["By propensities: too few effective rows for PriorUCB."]
+    row = max(ours, key=lambda one: one.interactions if one.interactions <= LOOK else -1)
     said = (
         "By propensities (doubly robust), one decision of PriorUCB after "
         f"{verdict_times(row.interactions)} or a few more: "
@@ -385,8 +385,8 @@ def _simulation(rows: tuple[PolicyRow, ...]) -> list[str]:
         return []
     ours = _named([row for row in rows if row.rounds == max(one.rounds for one in rows)], OURS)
     said = result_in_words(ours.over_mean, "the population mean")
-    over = f"the mean reward per round of PriorUCB over {ours.rounds} rounds"
-    return [f"Simulation, not users: if the fit were true, {over}: {said}."]
+    over = f"mean reward per round of PriorUCB over {ours.rounds} rounds"
+    return [f"Simulation, not users: if the fit were true, {over} {said}."]
 
 
 def result_meanings(names: Sequence[str]) -> list[tuple[str, str]]:

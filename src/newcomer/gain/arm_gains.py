@@ -112,7 +112,7 @@ def arm_gain_sentences(steps: tuple[ArmStep, ...]) -> list[str]:
     if not able:
         if not any(step.over is not None for step in steps):
             return []
-        return ["What the treated arm gains over the others cannot be estimated yet: an arm has fewer than 30 users."]
+        return ["The treated arm cannot be compared yet: an arm has fewer than 30 users."]
     t = max(able)
     at = {step.arm: step for step in steps if step.interactions == t}
     ours = at[TREATED].reward
@@ -123,5 +123,5 @@ def arm_gain_sentences(steps: tuple[ArmStep, ...]) -> list[str]:
         if arm in at and at[arm].over is not None and at[arm].people >= FEWEST
     ]
     users = f"Over their first {t} interactions" if t > 1 else "At their first interaction"
-    got = f"{users} the {at[TREATED].people:,} treated users got {ours.value:.4g} a decision: {', '.join(parts)}."
-    return [f"{got} Users are drawn to arms by lot, so that serving did this; intervals (95%) are for one look."]
+    got = f"{users} the {at[TREATED].people:,} treated users got {ours.value:.4g} a decision: {', '.join(told)}."
+    return [f"{got} Users are assigned to arms at random, so serving caused this; the 95% intervals are for one look."]

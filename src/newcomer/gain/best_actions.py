@@ -150,7 +150,7 @@ def best_actions_told(seen: ActionSums, logs: Logs, model: Model) -> Everybody:
         why = inconsistent_propensities(people[N], people[INVERSE], people[OFFERED])
     effective = float(people[WEIGHT].sum() ** 2 / max(people[SQUARE].sum(), 1e-300)) if people.shape[1] else 0.0
     if why or min(people.shape[1], effective) < FEWEST:
-        why = why or "Propensities are so small, or people so few, that fewer than 30 effective rows carry the value."
+        why = why or "Propensities are too small, or users too few: the value rests on fewer than 30 effective rows."
         nothing = Interval.of(np.zeros(0))
         return made("own rows", nothing, nothing.value, nothing, why=why)
     reward, gain = ratio_interval(people[ROBUST], people[N]), ratio_interval(people[ROBUST] - people[RESULT], people[N])

@@ -47,8 +47,12 @@ from newcomer.gain.propensities import NO_PROPENSITIES
 from newcomer.gain.settings import GAINS
 from newcomer.interval import FEWEST, interval_in_words
 
-NEXT = "It is served already: fit the next model from the first (--from) and these rows, promote it, go on comparing."
-PROMISE = "what is learned from them promises nothing"
+LOOK = 5  # interactions after which every command tells the gain first, where histories have room for them
+SLIGHT = 0.01  # share of the variance of rewards from which preferences are worth a word
+TRIAL = 50  # actions that a randomised test may have
+NAMED, LONG = 3, 60  # actions in a sentence, and letters of a name
+NEXT = "Personalisation is live: fit the next model from the first (--from) and these rows, promote it, keep comparing."
+PROMISE = "a model of them promises nothing"
 
 
 def decide_verdict(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision:
@@ -60,8 +64,8 @@ def decide_verdict(evidence: Evidence, *, trouble: str = "", todo: str = "") -> 
         first = f"No: nothing can be learned from these logs: {trouble.rstrip('.')}."
         last = _sentence(todo) if todo else _more(evidence)
         unknown = (
-            "What everybody should get cannot be estimated without a fit.",
-            "Nor can what personalising would add.",
+            "Without a fit nothing tells what everybody should get.",
+            "The same holds for what personalising would add.",
         )
         return Decision("no", logs, "unknown", "unknown", None, (), (first, *unknown, last))
     if logs == "broken" and checks is not None:
@@ -114,7 +118,7 @@ def _lift(checks: Findings | None) -> str:
 
 def _first_by_arms(known: Known, doubts: tuple[Finding, ...]) -> str:
     """The answer where arms give it."""
-    names = f"; the logs leave doubts ({', '.join(one.name for one in doubts)})" if doubts else ""
+    names = f"; the logs are doubtful ({', '.join(one.name for one in doubts)})" if doubts else ""
     if known == "yes":
         word = "Only with care" if doubts else "Yes"
         return f"{word}: personalise; treated users get more than those of the control arm{names}."
@@ -201,8 +205,8 @@ def _broken(checks: Findings) -> Decision:
         (),
         (
             f"No: these logs are broken ({names}), and {PROMISE}.",
-            "What everybody should get cannot be estimated from them.",
-            "What personalising would add cannot be estimated either: held-out users come from the same logs.",
+            "They do not tell what everybody should get.",
+            "Nor do they tell what personalising would add: held-out users come from the same logs.",
             " ".join(dict.fromkeys(_sentence(one.advice) for one in worst)),
         ),
     )
@@ -219,20 +223,20 @@ def _first(answer: Answer, start: int | None, doubts: tuple[Finding, ...], evide
     names = ", ".join(one.name for one in doubts)
     if answer in ("yes", "with care"):
         word = "Yes" if answer == "yes" else "Only with care"
-        doubt = f"; the logs leave doubts ({names})" if answer == "with care" else ""
+        doubt = f"; the logs are doubtful ({names})" if answer == "with care" else ""
         return f"{word}: personalise from {verdict_times(start or 0)} on, and serve everybody the best before{doubt}."
     if answer == "best for all":
-        care = f", with care: the logs leave doubts ({names})" if doubts else ""
-        return f"Serve everybody the best{care}; that personalising adds to it is not shown."
+        care = f", with care: the logs are doubtful ({names})" if doubts else ""
+        return f"Serve everybody the best{care}; nothing shows that personalising adds to it."
     if answer == "no":
-        return "No: neither serving everybody the best nor personalising gains anything by these logs."
+        return "No: in these logs neither the best action for everybody nor personalising gains anything."
     if _verdict_on_logs(evidence.checks) == "unknowable":
-        return "Not yet: these logs are too few, or too short, to be checked."
+        return "Not yet: too few users, or too short histories, to check these logs."
     if evidence.measured is None:
-        return "Not yet: what newcomers would gain was not measured (few users, short histories, or an old model)."
+        return "Not yet: the gain of new users was not measured (few users, short histories, or an old model)."
     if evidence.logs is not None and evidence.logs.hiding:
-        return f"Not yet: {evidence.logs.hiding} may hide what newcomers would gain."
-    return "Not yet: these logs do not show clearly that newcomers would be served better."
+        return f"Not yet: {evidence.logs.hiding} may hide what new users would gain."
+    return "Not yet: these logs do not show clearly that new users would gain."
 
 
 def _all_alike(evidence: Evidence) -> str:
@@ -251,10 +255,10 @@ def _all_alike(evidence: Evidence) -> str:
 def _scale(found: Everybody) -> str:
     """What the rewards that follow are, where they are no plain means."""
     return {
-        "typical": " by the typical reward (learned as a logarithm, taken back; a few large rewards may give another "
-        "action the higher average)",
-        "heavy tails": " by means that are shrunk to one another, because a few large rewards decide them (no order is "
-        "certain, and no interval is given)",
+        "typical": " by the typical reward (the mean of log(1 + reward), transformed back; a few large rewards may "
+        "give another action the higher mean)",
+        "heavy tails": " by shrunken means, because a few large rewards dominate them (no order is certain, and there "
+        "is no interval)",
     }.get(found.scale, "")
 
 
@@ -360,8 +364,8 @@ def _seen(personal: Known, heldout: HeldoutGain, checks: Findings | None) -> str
         return ""
     last = heldout.steps[-1].interactions
     return (
-        f" Halves of histories do agree on preferences ({finding_chance(found.p_value)}), of which a choice of "
-        f"{heldout.choices} after {verdict_times(last)} shows too little."
+        f" The two halves of a history do agree on preferences ({finding_chance(found.p_value)}), but a choice of "
+        f"{heldout.choices} after {verdict_times(last)} shows too little of them."
     )
 
 
@@ -372,15 +376,15 @@ def _advice(answer: Answer, personal: Known, evidence: Evidence, doubts: tuple[F
         if evidence.logs is not None and evidence.logs.hiding:
             hidden = f" {_sentence(evidence.logs.hiding)[:-1]} may hide what users prefer: {evidence.logs.remedy}."
         return (
-            f"Settle the doubts first ({', '.join(one.name for one in doubts)}), or try it on a small random share of "
-            f"newcomers beside what runs today.{hidden}"
+            f"Settle these doubts first: {', '.join(one.name for one in doubts)}; or try it on a small random share of "
+            f"new users beside what runs today.{hidden}"
         )
     if answer == "yes":
         return (
             "PriorUCB does both: it starts from the population mean, with a little exploration, and learns from every "
-            "reward. Try it on a random share of newcomers beside what runs today, and compare."
+            "reward. Try it on a random share of new users beside what runs today, and compare."
         )
-    serve = "Serve everybody the best, on a random share of newcomers first. " if answer == "best for all" else ""
+    serve = "Serve everybody the best, on a random share of new users first. " if answer == "best for all" else ""
     logs = evidence.logs
     if logs is not None and logs.hiding and personal != "yes":
         return (
@@ -394,7 +398,7 @@ def _more(evidence: Evidence) -> str:
     heldout, summary = evidence.measured, evidence.logs
     if heldout is None or not heldout.steps:
         if any(one.name == ARMS for one in evidence.checks or ()):
-            return "Serve more users at random: they judge what is learned from all."
+            return "Serve more users at random: the model is judged by them."
         if summary is not None and 2 * summary.usable < summary.users:
             return "Log several rows of each user: one row tells nothing about the next."
         return "Log more users, with several rows each."
@@ -402,9 +406,9 @@ def _more(evidence: Evidence) -> str:
     look = GAINS.look
     if last.interactions < look:
         return (
-            f"To measure what {verdict_times(look)} are worth, log histories of {heldout.choices + look} rows or more, "
-            f"{heldout.choices} to choose among and {look} to learn from: a usual user has {rows}. (Serving needs no "
-            "such number: a newcomer is served from the first row on.)"
+            f"To measure what {verdict_times(LOOK)} are worth, log histories of {heldout.choices + LOOK} rows or more, "
+            f"{heldout.choices} to choose among and {LOOK} to learn from: a median user has {rows}. (Serving needs no "
+            "minimum: a new user is served from the first interaction on.)"
         )
     best = max(heldout.steps, key=lambda one: one.gain / max(one.error, 1e-300))
     if best.gain <= 0 or best.error == 0:
@@ -412,7 +416,7 @@ def _more(evidence: Evidence) -> str:
     needed = _rounded(best.people * max((best.over_mean.high - best.gain) / best.gain, 1.0) ** 2)
     arm = f" of the {heldout.arm} arm" if heldout.arm else ""
     return (
-        f"If the gain after {verdict_times(best.interactions)} is what it seems, about "
+        f"If the gain after {verdict_times(best.interactions)} is as large as it seems, about "
         f"{needed:,} held-out users{arm} (here "
         f"{best.people:,}) would show it: log more users, or longer histories."
     )
@@ -430,7 +434,7 @@ def _little(evidence: Evidence, heldout: HeldoutGain) -> str:
         )
     size = f" ({share:.0%} of the variance of {what})" if share >= GAINS.slight else ""
     return (
-        f"Preferences are there{size}, but a choice of {heldout.choices} after "
+        f"There are preferences{size}, but a choice of {heldout.choices} after "
         f"{verdict_times(heldout.steps[-1].interactions)} "
         f"shows little of them: log histories longer than {heldout.rows} rows, or choose among more."
     )
@@ -440,13 +444,13 @@ def verdict_gain_by_parts(heldout: HeldoutGain) -> str:
     """How much of the gain that stands first comes from shared directions, and how much from repeated actions."""
     step = verdict_step(heldout)
     if step.gain == step.shared == 0:
-        return "No gain was measured, by shared directions or by remembering a user's rewards."
+        return "No gain was measured, neither from shared directions nor from per-action effects."
     if step.lasting is None:
-        return "The gain is by shared directions; too few actions came again to measure what remembering them adds."
+        return "The gain comes from shared directions; too few actions repeat to measure what per-action effects add."
     return (
         f"Of the gain of {step.gain:+.3g} after {verdict_times(step.interactions)}, "
         f"{step.shared:+.2g} comes from shared "
-        f"directions and {step.lasting:+.2g} from remembering the user's rewards of the same action."
+        f"directions and {step.lasting:+.2g} from per-action effects."
     )
 
 
@@ -461,13 +465,13 @@ def verdict_serving_code(decision: Decision | None, model: str, *, named: bool) 
     lines = ["import newcomer as nc", f"policy = nc.{policy}(nc.load({model!r}))"]
     if named:
         lines += [
-            "state, ids = policy.start(1), list(policy.model.action_ids)  # one newcomer, and what can be shown",
+            "state, ids = policy.start(1), list(policy.model.action_ids)  # one new user, and what can be shown",
             "chosen = ids[policy.choose(state, ids=ids)[0]]  # show this one",
             "policy.update(state, ids=[chosen], reward=[1.0])  # its reward; then choose again",
         ]
     else:
         lines += [
-            "state = policy.start(1)  # one newcomer",
+            "state = policy.start(1)  # one new user",
             "chosen = policy.choose(state, candidates)[0]  # candidates: features of what can be shown, a row each",
             "policy.update(state, candidates[[chosen]], [1.0])  # its reward; then choose again",
         ]

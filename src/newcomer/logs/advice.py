@@ -48,7 +48,7 @@ def candidate_advice(total: LogTotals) -> list[str]:
     if not total.nowhere:
         return []
     share = f"{total.nowhere:,} of {total.candidates:,} entries of candidates"
-    return [f"{share} name actions that were never chosen in these logs: nothing can be said about those."]
+    return [f"{share} name actions that were never chosen in these logs, about which nothing can be learned."]
 
 
 class FarRow(NamedTuple):
@@ -79,7 +79,7 @@ def reward_advice(
         )
     if summary.clip is not None:
         low, high = untransform_rewards(np.array(summary.clip), cast(Transform | None, transform)).tolist()
-        said.append(f"{summary.clipped:,} of {summary.rows:,} rewards were brought within [{low:.6g}, {high:.6g}].")
+        said.append(f"{summary.clipped:,} of {summary.rows:,} rewards were clipped to [{low:.6g}, {high:.6g}].")
     middle, deviation = summary.median_reward, summary.robust_deviation
     if summary.far_rewards:
         rows = ", ".join(row.told(actions) for row in _far_rows_to_advise(parts(), middle))
@@ -145,10 +145,10 @@ def arm_advice(users: int, random: int | None) -> str:
     """Who learns and who judges, where rows have the arms of an experiment.
 
     >>> arm_advice(900, None)
-    'Rows have arms, and nobody was served at random: what is learned from them cannot be judged by them.'
+    'Rows have arms, and nobody was served at random, so these logs cannot judge a model.'
     """
     if random is None:
-        return "Rows have arms, and nobody was served at random: what is learned from them cannot be judged by them."
+        return "Rows have arms, and nobody was served at random, so these logs cannot judge a model."
     were = "user was" if random == 1 else "users were"
     return (
         f"Rows have arms: {random:,} of {users:,} {were} served at random, and these rows judge (checks, gains, SOLD "

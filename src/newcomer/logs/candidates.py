@@ -83,10 +83,12 @@ def locate_candidates(
     _refuse_unknown(lists, found, items, place)
     todo = "list every action that was on offer once, the chosen one among them"
     again = (lists.list.n_unique() < lists.list.len()).fill_null(False)
-    place.refuse(column.name, again, "has an action twice", lambda row: "an action is twice among the candidates", todo)
+    place.refuse(
+        column.name, again, "has an action twice", lambda row: "an action occurs twice among the candidates", todo
+    )
     lacking = (~found.list.contains(pl.Series(chosen))).fill_null(False)
-    text = "the chosen action is not among its candidates"
-    place.refuse(column.name, lacking, "has not the chosen action", lambda row: text, todo)
+    told = "the chosen action is not among its candidates"
+    place.refuse(column.name, lacking, "lacks the chosen action", lambda row: told, todo)
     return found
 
 
@@ -130,7 +132,9 @@ def _typed(lists: pl.Series, column: pl.Series, items: Items, place: Place) -> p
     missing = typed.list.eval(pl.element().is_null()).list.any().fill_null(False)
     text = lambda row: f"a candidate of {error_in_one_line(str(lists[row].to_list()))} is no action id"
     todo = "use one type for the ids of actions and candidates"
-    place.refuse(column.name, missing, "has what is no action id", text, todo, lambda row: lists[row].to_list())
+    place.refuse(
+        column.name, missing, "has an entry that is not an action id", told, todo, lambda row: lists[row].to_list()
+    )
     return typed
 
 

@@ -86,7 +86,7 @@ class Dask(Engine):
 
     def visible(self, folder: Path) -> None:
         """Refuse a folder that some worker cannot open and write to."""
-        with _told("the workers cannot be asked", self._client.scheduler.address):
+        with _told("the workers do not answer", self._client.scheduler.address):
             seen = self._client.run(_opens, str(folder), on_error="ignore")
         blind = [address for address, fine in seen.items() if fine is not True]
         if blind:
@@ -185,7 +185,7 @@ def _told(what: str, where: str | None = None) -> Iterator[None]:
         yield
     except KilledWorker as error:
         todo = "give the workers more memory, or read with less (memory=, --memory)"
-        raise EngineError("a task cost several workers their lives", todo=todo) from error
+        raise EngineError("several workers died on the same task", todo=todo) from error
     except (CommClosedError, OSError, TimeoutError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         todo = "check that the scheduler runs and can be reached from here"

@@ -87,10 +87,10 @@ class Faults:
             "data rows, without the header" if any(one.header for fault in found for one in fault.examples) else ""
         )
         source = ", ".join(part for part in (source, counted) if part)
-        parts = [_told(fault, several=len(sources) > 1) for fault in found[:MOST]]
-        more = [f"and {len(found) - MOST:,} things more"] if len(found) > MOST else []
+        told = [_told(fault, several=len(sources) > 1) for fault in found[:MOST]]
+        more = [f"and {len(found) - MOST:,} more"] if len(found) > MOST else []
         todos = list(dict.fromkeys(fault.todo for fault in found if fault.todo))
-        what = f"{len(found):,} things are wrong: {'; '.join([*parts, *more])}"
+        what = f"{len(found):,} faults: {'; '.join([*told, *more])}"
         raise LogsError(what, where=source, todo="; ".join(todos))
 
 

@@ -130,7 +130,7 @@ def _refuse_odd(matrix: Floats, names: tuple[str, ...], place: Place) -> None:
         return
     first = odd[0]
     why = "looks like an id" if ids[first] else f"is about {ratios[first]:,.0f} times as large as the others"
-    more = "" if len(odd) == 1 else f" (so do not fit: {_listed_feature_names([names[i] for i in odd[1:]])})"
+    more = "" if len(odd) == 1 else f" (these do not fit either: {_listed_feature_names([names[i] for i in odd[1:]])})"
     rest = ",".join(name for i, name in enumerate(names) if i not in odd) or "a,b,c"
     scale = "" if ids[first] else ", or scale it"
     raise LogsError(

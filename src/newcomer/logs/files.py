@@ -92,7 +92,7 @@ def find_log_files(paths: Paths) -> list[LogFile]:
             continue
         if not isinstance(one, str | PathLike) or "\0" in str(one):
             raise LogsError(
-                f"{show_invalid_value(one)} is no path", todo="pass a path, a glob, a list of paths, or a frame"
+                f"{show_invalid_value(one)} is not a path", todo="pass a path, a glob, a list of paths, or a frame"
             )
     try:
         files = {file.name: file for path in given for file in _expand(path)}
@@ -150,7 +150,7 @@ def _standard_input() -> IO[bytes]:
     """
     if sys.stdin is None or sys.stdin.isatty():
         todo = "pipe the logs in (... | newcomer fit -), or name a file"
-        raise LogsError("nothing is piped in", where="standard input", todo=todo)
+        raise LogsError("there is no input on the pipe", where="standard input", todo=todo)
     return getattr(sys.stdin, "buffer", None) or BytesIO(sys.stdin.read().encode())
 
 

@@ -234,6 +234,6 @@ def _unique(ids: pl.Series, place: Place, *, tidy: bool) -> pl.Series:
     """The ids, if none is there twice: an action must have one row of features."""
     keys = ids.to_frame("id").select(tidied_text(pl.col("id")))["id"] if tidy and ids.dtype == pl.String else ids
     again = ~keys.is_first_distinct() & keys.is_not_null()
-    told, kind = (lambda row: f"item {ids[row]!r} is there more than once"), "is there more than once"
+    told, kind = (lambda row: f"item {ids[row]!r} occurs more than once"), "occurs more than once"
     place.refuse(ids.name, again, kind, told, "keep one row per action", lambda row: ids[row])
     return ids

@@ -206,7 +206,7 @@ def _contiguous(rows: Rows, limits: Limits | None) -> Histories:
 
 def _returns(user: object) -> LogsError:
     todo = "group the rows by user, or read without grouped=True"
-    return LogsError(f"user {user!r} comes back after its rows had ended", todo=todo)
+    return LogsError(f"user {user!r} has rows that are not adjacent", todo=todo)
 
 
 Keep = Callable[[Hashes], Bools]
@@ -255,7 +255,7 @@ def memory_store_of_some_users(
         left = Kept(list(left.parts()), left.limits)
     total = _totals(left, items)
     if not total.users:
-        raise LogsError("none of the users is left", todo="keep some of them")
+        raise LogsError("no user is left", todo="keep some of them")
     return left, total
 
 

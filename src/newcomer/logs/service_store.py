@@ -174,7 +174,9 @@ class _Sqlite:
             raise MissingExtra.of("serve", purpose="stores") from error
         path = Path(url.removeprefix(SQLITE))
         if not path.is_file():
-            raise StoreError("there is no such store", where=url, todo="check the path (four slashes for the root's)")
+            raise StoreError(
+                "there is no store at this path", where=url, todo="check the path (four slashes for the root's)"
+            )
         self.url, self.error = url, apsw.Error
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         address = f"file:{quote(str(path.absolute()))}?mode=ro"
@@ -197,7 +199,7 @@ class _Sqlite:
             raise self._refused(error) from error
 
     def _refused(self, error: Exception) -> StoreError:
-        reason = "it is no database" if type(error).__name__ == "NotADBError" else str(error)
+        reason = "it is not a database" if type(error).__name__ == "NotADBError" else str(error)
         return StoreError(f"the store cannot be read: {reason}", where=self.url, todo="check the file")
 
     def schema(self) -> int | None:
@@ -259,7 +261,7 @@ def open_service_store(url: str) -> Connection:
         taken = connection.schema()
         if taken is None:
             todo = "name the store of `newcomer serve`"
-            raise StoreError("this is no store of the service", where=service_store_address(url), todo=todo)
+            raise StoreError("this is not a store of the service", where=service_store_address(url), todo=todo)
         if taken > SCHEMA:
             raise StoreError(
                 "this store is of a newer version", where=service_store_address(url), todo="upgrade newcomer"

@@ -24,7 +24,7 @@ def encoded_attributes(model: Model, given: Any, users: Ints) -> Floats | None:
         if not model.__dict__.get("_told_of_attributes"):
             model.__dict__["_told_of_attributes"] = True
             why = "found none that help" if model.evidence.attributes else "was fitted without attributes of users"
-            warnings.warn(f"the model {why}, so that these change nothing. This is said once.", stacklevel=5)
+            warnings.warn(f"the model {why}, so these change nothing. This warning is shown once.", stacklevel=5)
         return None
     try:
         x = model.encode(given)

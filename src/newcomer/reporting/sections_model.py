@@ -181,8 +181,8 @@ def _parts(model: Model) -> Markup:
     picture = share_chart_markup(f"Parts of the variance of {learned}", said, bars)
     caption = (
         f"{said} A ranking by the population mean serves the first part. A user's level moves all candidates alike and "
-        "changes no choice. Preferences are what personalising can gain, and the user's opinion of the very action "
-        "where it comes again. Noise cannot be predicted."
+        "changes no choice. Personalising can gain preferences, and per-action effects where actions repeat. Noise "
+        "cannot be predicted."
     )
     return markup_tag("section", head, figure_markup(picture, caption, beside=[names]), given={"id": "parts"})
 

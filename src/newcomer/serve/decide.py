@@ -180,7 +180,7 @@ def candidates_to_decide(serving: Serving, request: Decide, most: int) -> Asked:
         check_ids_to_decide(names, "candidates")
         if len(set(names)) < len(names):
             double = next(i for i, one in enumerate(names) if one in names[:i])
-            raise Refused(422, "twice", "a candidate is there twice", f"candidates[{double}]")
+            raise Refused(422, "twice", "a candidate occurs twice", f"candidates[{double}]")
         if features is not None and len(features) != len(names):
             message = f"there are {len(features)} rows of features for {len(names)} candidates"
             raise Refused(422, "bad_features", message, "features")

@@ -239,7 +239,7 @@ def read_sent_model(data: bytes, policy: str) -> Model:
     except NewcomerError as error:
         raise Refused(422, "bad_model", str(error)) from error
     except (ValueError, TypeError, KeyError, OverflowError, MemoryError, IndexError) as error:
-        raise Refused(422, "bad_model", "this is no model that can be served") from error
+        raise Refused(422, "bad_model", "this is not a model that can be served") from error
     return model
 
 

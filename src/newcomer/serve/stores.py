@@ -21,4 +21,4 @@ def store_of(url: str) -> Store:
 
         return PostgresStore(url)
     todo = "pass memory:, sqlite:///FILE (four slashes for a path from the root) or postgresql://..."
-    raise StoreError("this is no address of a store", where=url.partition("@")[2] or url, todo=todo)
+    raise StoreError("this is not the address of a store", where=url.partition("@")[2] or url, todo=todo)

@@ -3,7 +3,8 @@
     python tools/check_site.py build/site
 
 The files are read first. Where chromium is installed, every page is opened in it at 360 and 1200 pixels as well, and
-requests that are not for files of the site, errors of scripts and text beyond the edge are failures too.
+requests that are not for files of the site, errors of scripts, text beyond the edge and formulas that are shown as TeX
+are failures too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ LOADS = re.compile(
 STYLED = re.compile(r"(?:url\(|@import\s+)[\"']?((?:https?:)?//[^\"')\s]+)", re.IGNORECASE)
 WIDTHS = (360, 1200)
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+RAW = r"""() => {
+    const text = document.querySelector("article")?.cloneNode(true);
+    text?.querySelectorAll("pre, code, script, mjx-container, .math").forEach(one => one.remove());
+    return text?.textContent.match(/\\[a-zA-Z]{3,}|\$[^\s$]/)?.[0] ?? "";
+}"""  # formulas that were not read as such
 
 
 def outside_assets(site: Path) -> list[str]:
@@ -54,6 +60,9 @@ def seen_in_browser(site: Path, chromium: str) -> list[str]:
                 beyond = page.evaluate(WIDE)
                 if beyond > 0:
                     wrong.append(f"{path.relative_to(site)}: {beyond} pixels too wide at {width}")
+            raw = page.evaluate(RAW)
+            if raw:
+                wrong.append(f"{path.relative_to(site)}: shows {raw!r} outside of a formula")
         wrong += [f"a page asked for {url}" for url in asked if not url.startswith(("file:", "data:", "blob:"))]
         browser.close()
     return wrong

@@ -139,6 +139,15 @@ def restructured(lines: list[str]) -> list[str]:
     return examples_in_blocks(told)
 
 
+def readable(signature: str | None) -> str | None:
+    """A signature without what Python writes around names of types.
+
+    >>> readable("(ids: TypeAliasForwardRef('ArrayLike') | None = None)")
+    '(ids: ArrayLike | None = None)'
+    """
+    return signature and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", signature)
+
+
 def examples_in_blocks(lines: list[str]) -> list[str]:
     """Lines of an example stand in a block of code of their own."""
     told: list[str] = []
@@ -170,6 +179,10 @@ def setup(app: Any) -> dict[str, bool]:
     def convert(app: Any, what: str, name: str, thing: object, options: Any, lines: list[str]) -> None:
         lines[:] = restructured(lines)
 
+    def plain(app: Any, what: str, name: str, thing: object, options: Any, taken: Any, given: Any) -> Any:
+        return readable(taken), readable(given)
+
     app.connect("source-read", fill)
+    app.connect("autodoc-process-signature", plain)
     app.connect("autodoc-process-docstring", convert)
     return {"parallel_read_safe": True}

@@ -24,10 +24,10 @@ SHOWN = {
 }
 INSTEAD = (
     (people.MEAN, "the best for everybody", "never learns who the user is"),
-    (people.ARMS, "a mean per item, and the user's own", "learns nothing about items that the user has not met"),
-    (ALS, "ALS, folded in", "no uncertainty, so no exploration and no interval; one number, the rank, to tune"),
+    (people.ARMS, "a mean per item, updated by the user's own", "learns nothing about items that the user has not met"),
+    (ALS, "ALS, folded in", "no uncertainty, so no exploration and no interval; the rank must be tuned"),
     (people.OURS, "**newcomer** (`PriorUCB`)", "needs logs whose actions did not depend on hidden preferences"),
-    (people.LIMIT, "*limit: everything known of the others*", ""),
+    (people.LIMIT, "*limit: all answers of the other people are known*", ""),
 )
 
 
@@ -70,9 +70,9 @@ def promise(results: Path) -> str:
     own = pl.read_csv(results / "outlook.csv").filter(pl.col("people").is_in(list(PANELS)))
     splits, covered, trials = own["splits"].max(), own["covered"].sum(), own["splits"].sum()
     return (
-        f"*Two sets of real people, split {splits} times: newcomer was fitted to most of them and"
-        f" promised a gain with a 95% interval (band); then it served the others. {covered} of {trials} intervals"
-        " contained what happened. `newcomer reproduce outlook` makes the numbers.*"
+        f"*Two sets of real people, split {splits} times: newcomer was fitted to most of them and promised a gain with a"
+        f" 95% interval (red); then it served the others (violet). {covered} of {trials} intervals contained what"
+        " happened. The numbers come from `newcomer reproduce outlook`.*"
     )
 
 

@@ -70,8 +70,8 @@ def promise(results: Path) -> str:
     own = pl.read_csv(results / "outlook.csv").filter(pl.col("people").is_in(list(PANELS)))
     splits, covered, trials = own["splits"].max(), own["covered"].sum(), own["splits"].sum()
     return (
-        f"*Two sets of real people, split {splits} times: newcomer was fitted to most of them and promised a gain with a"
-        f" 95% interval (red); then it served the others (violet). {covered} of {trials} intervals contained what"
+        f"*Two sets of real people, split {splits} times: newcomer was fitted to most of them and promised a gain with"
+        f" a 95% interval (red); then it served the others (violet). {covered} of {trials} intervals contained what"
         " happened. The numbers come from `newcomer reproduce outlook`.*"
     )
 

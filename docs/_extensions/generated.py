@@ -145,7 +145,8 @@ def readable(signature: str | None) -> str | None:
     >>> readable("(ids: TypeAliasForwardRef('ArrayLike') | None = None)")
     '(ids: ArrayLike | None = None)'
     """
-    return signature and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", signature)
+    text = signature and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", signature)
+    return text and re.sub(r"^Ask\[(.*)\]$", r"\1", text)  # what a client's call gives
 
 
 def examples_in_blocks(lines: list[str]) -> list[str]:

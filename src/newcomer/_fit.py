@@ -112,17 +112,17 @@ def fit(
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
     literal : SOLD exactly as the paper has it. By default the moment is symmetrised last, lengths are kept apart, and
         one-hot features are corrected pair by pair: without bias for odd, ragged and rating-like histories too.
-    uncovered : what to do about directions that no logged action reaches: leave them out, or raise.
+    uncovered : what to do about directions that no logged action reaches: "restrict" leaves them out, "error" raises.
     null : keep the null spectrum as evidence (needed for rank "auto" of sold).
     persistence : repeatability, the share of the residual variance that comes again when the same user meets the same
         action again. None: estimated from repeats in the logs if there are enough, else from each new user's own.
-    calibrate : estimate the error of the basis by fitting parts of the users apart: the radius of kind "calibrated".
+    calibrate : estimate the error of the basis from fits to parts of the users: the radius of kind "calibrated".
     check : also run every check that needs no fit, in one more pass, and keep the findings in `evidence.checks`.
-    start : what an earlier fit left. For em a model: the ascent starts there, with its rank and its shrinkage, and the
-        logs are the old ones and the new. With `add` they are the new ones alone, and the answer is approximate, which
+    start : an earlier fit. For em a model: the fit starts there, with its rank and its shrinkage, and the logs are the
+        old ones and the new. With `add` they are the new ones alone, and the answer is approximate, as
         `model.parameters` says. For sold a file of moments (or what `newcomer._warm_start.SavedMoments.load` reads of
         it): the logs are the new ones, and the answer is that of all.
-    run : how it is run (`nc.Run`): workers, a checkpoint to resume from, where moments are kept, callbacks for
+    run : how to run it (`nc.Run`): workers, a checkpoint to resume from, where moments are kept, callbacks for
         progress. The keywords moments, workers, journal (now checkpoint), resume, progress and listen do the same,
         and warn.
 

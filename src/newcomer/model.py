@@ -64,29 +64,33 @@ def _nothing() -> Floats:
 
 @dataclass(frozen=True)
 class Model(Shown):
-    """Subspace, distribution of users, catalogue and provenance. Its arrays are its own, and read-only.
+    """The result of `fit`: the distribution of users, the shared subspace, the catalogue, and the evidence for them.
 
-    Models are equal if their `id` is: if every policy does the same with both.
+    Arrays are read-only. Models are equal if their `id` is, which means that every policy does the same with both.
 
-    `basis` (d, k) is orthonormal, the largest entry of each column positive; `spectrum` (d,) holds the eigenvalues of
-    the symmetrised second moment, largest first, of more than 2,000 features the leading ones alone (24, or more where
-    the rank is); beta has mean `mean` (d,) and covariance `factor @ factor.T` (`covariance`, up to 2,000 features),
-    rewards have noise variance `noise_variance`. `action_ids` are the A actions of the logs, None where they named
-    none; their features are unit vectors where `one_hot`, else `action_features` (A, d), None where rows of the logs
-    brought their own. With `intercept`, the last feature is the constant 1. `feature_names` are the names of the
-    others, where they have any: policies take tables by them. `parameters` are those that fit was called with,
-    `evidence` says why the model is so. `uncertainty` (A,), or (1,), is the variance of the error of what the model
-    expects of each action, that its rows leave; `error_scales` (2, J) how many times as large as expected the squared
-    errors of held-out users are, and the share of users for each.
-
-    `attributes` say how attributes of users are encoded (`newcomer.encoding`), empty without; encoded, they have the
-    covariance `attribute_covariance` (p, p) over people, and shift the coordinates of users by `attribute_effects`
-    Gamma (k, p): mean and covariance above are over all people, those of a user with attributes are `prior(...)`.
-
-    With `outcome` "binary" rewards are 0 or 1, with probability sigma(phi^T (m + L z) + o), sigma(x) = 1 / (1 +
-    exp(-x)): mean, factor, offsets and uncertainty are on the scale of log-odds, where the residual is a standard
-    logistic variable of variance pi^2 / 3; policies return probabilities. Basis, spectrum and radius stay on the scale
-    of rewards.
+    Attributes
+    ----------
+    basis : orthonormal (d, k), the largest entry of each column positive.
+    spectrum : eigenvalues (d,) of the symmetrised second moment, largest first. With more than 2,000 features only the
+        leading ones: 24, or the rank if it is larger.
+    mean, factor : mean (d,) and factor L of the covariance L L^T of users' reward vectors beta (`covariance`).
+    noise_variance : of rewards, averaged over rows; `residual_variance` (A,) has that of each action.
+    action_ids, action_features : the A actions of the logs, and their features (A, d). Ids are None if the logs name no
+        actions. Features are None if actions are `one_hot`, or if rows brought their own features.
+    intercept : whether the last feature is the constant 1.
+    feature_names : names of the other features, if they have any; policies take tables by these names.
+    parameters, evidence : the arguments of `fit`, and the reasons for its choices.
+    uncertainty : variance (A,), or (1,), of the model's own error about the mean of each action.
+    error_scales : (2, J): factors by which squared errors of held-out users exceed the expected ones, and the share of
+        users with each.
+    attributes : how attributes of users are encoded (`newcomer.encoding`); empty without attributes.
+    attribute_covariance, attribute_effects : covariance (p, p) of the encoded attributes, and Gamma (k, p), by which
+        they shift the coordinates of users. `mean` and `factor` are over all users; `prior(attributes)` is for users
+        with these attributes.
+    outcome : "gaussian", or "binary": rewards are 1 with probability sigma(phi^T (m + L z) + o), sigma(x) = 1 / (1 +
+        exp(-x)). Then mean, factor, offsets and uncertainty are on the scale of log-odds, where the residual is a
+        standard logistic variable of variance pi^2 / 3. Policies return probabilities. Basis, spectrum and radius stay
+        on the scale of rewards.
     """
 
     basis: Floats

@@ -40,7 +40,7 @@ NAMES = {"journal": "checkpoint"}  # what keywords of before are called in a `Ru
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """How something is run over logs; nothing here changes an answer.
+    """How to run a fit, a check or an evaluation; nothing here changes its result.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Run:
     checkpoint : a folder that keeps the results of the passes of a fit until it is done. An interrupted fit leaves it.
     resume : take the passes that the checkpoint holds, and make only the others; the answer is the same. Other logs
         are refused.
-    moments : a file for SOLD's moments, for a later `start`. Of few users they reveal single ones.
+    moments : a file to save SOLD's moments in, for a later `start`. Moments of few users reveal single users.
     progress : called with (done, total): rows of each pass of a fit, units of work of an evaluation.
     listen : called after each pass of EM with the number of passes, the stage, the log-likelihood per row, and whether
         the pass was over a sample of the users.

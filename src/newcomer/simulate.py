@@ -68,13 +68,13 @@ def play(
     batch: int | None = None,
     progress: Progress | Literal[False] | None = None,
 ) -> pl.DataFrame:
-    """Play every policy for every newcomer and return one row for each policy, user and round.
+    """Simulate every policy with the same new users; return one row per policy, user and round.
 
     Parameters
     ----------
     policies : policies by name; the name labels rows and colours and seeds the policy's own randomness.
     world : anything with `dim` and `episode(rng, horizon)`.
-    users : how many newcomers, or a range of their numbers, so that several processes can share them out.
+    users : number of new users, or a range of their numbers, so that several processes can share them.
     batch : users played side by side; the default keeps 256 MB of episodes in memory. The result is the same.
     progress : called as `progress(done, total)` in user-rounds; None shows a bar on a terminal, False nothing.
 
@@ -282,7 +282,7 @@ _COLUMNS = ("policy", "user", "t", "reward", "regret", "in_subspace")
 
 
 def summary(rows: pl.DataFrame, *, reference: str | None = None, window: int = 25, level: float = 0.95) -> pl.DataFrame:
-    """One line for each policy: how it did by the last round.
+    """One row per policy: regret and reward at the last round.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ def test_the_linear_part_of_the_gain_by_definition():
 
 def test_what_is_certain_and_of_no_use_is_said_to_be_so():
     weak = RankComparison(0, (0.0, 0.1), (0.0, 0.1), 900, certainty=4.2)
-    assert "for certain" in weak.too_weak and "too weakly to use" in weak.too_weak
+    assert "certainly share" in weak.too_weak and "too weakly to use" in weak.too_weak
     assert not RankComparison(0, (0.0, 0.1), (0.0, 0.1), 900, certainty=2.0).too_weak
     assert not RankComparison(1, (0.1, 0.0), (0.1, 0.0), 900, certainty=4.2).too_weak
 
@@ -83,7 +83,7 @@ def test_the_screen_says_what_is_too_weak_to_use():
     ranks = RankComparison(0, (0.0, 0.1), (0.0, 0.1), 900, certainty=4.2)
     facts = replace(model.evidence.population, ranks=ranks)
     told = model_summary_rank_line(model_summary_of(replace(model, evidence=replace(model.evidence, population=facts))))
-    assert told.startswith("nothing that can be used: users certainly share preferences (4.2 standard errors)")
+    assert told.startswith("no usable direction: users certainly share preferences (4.2 standard errors)")
 
 
 def test_a_gain_that_is_not_there_makes_nothing_clear():

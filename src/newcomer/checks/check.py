@@ -34,15 +34,15 @@ def check(
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Findings:
-    """Test whether logs may be learned from: findings, each with a verdict, an effect and advice.
+    """Test whether logs can be trusted: findings, each with a verdict, an effect and advice.
 
     Parameters
     ----------
     logs : logs, or what `read_logs` takes without options: a path, a pattern, a frame.
-    level : probability with which all tests together may call clean logs anything but fine.
+    level : probability that any of the tests accuses clean logs.
     fit : also fit a model, to say whether there are enough users and what to do. False: one pass over the logs, or a
         few where users are many and a sample of them shows no preferences.
-    seed : of the permutations. The answer depends on it and on the logs, not on the order of rows or files.
+    seed : seed of the permutations. The answer depends on it and on the logs, not on the order of rows or files.
     run : workers and a callback for progress (`nc.Run`). The keywords workers and progress do the same, and warn.
 
     >>> from newcomer.worlds import Synthetic

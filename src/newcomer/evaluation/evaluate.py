@@ -91,9 +91,9 @@ def evaluate(
     Parameters
     ----------
     logs : logs, or what `read_logs` takes without options: a path, a pattern, a frame.
-    seed : of what is drawn; the numbers depend on it and on the logs alone. Held-out users are those of `fit`.
-    quick : no fits to fewer users, no simulation, and no fit of SOLD to more than 2,000 actions; the decision and its
-        numbers are the same.
+    seed : seed of all draws; the numbers depend on it and on the logs alone. Held-out users are those of `fit`.
+    quick : skip the learning curve, the simulation, and the fit of SOLD to more than 2,000 actions; the decision and
+        its numbers are the same.
     rank, estimator : of the fits, as in `fit`.
     run : workers and a callback for progress (`nc.Run`); the numbers do not depend on it. The keywords workers and
         progress do the same, and warn.

@@ -164,7 +164,7 @@ class Logs(Shown):
     ) -> Logs:
         """Logs from arrays with one entry per row; rows of a user in time order, or `step` to sort them by.
 
-        The arrays are copied: what becomes of them later changes nothing.
+        The arrays are copied, so later changes to them have no effect.
 
         Parameters
         ----------

@@ -104,9 +104,9 @@ class Uniform(Contract[Counts]):
 
 @dataclass(frozen=True)
 class PopulationMean(Contract[Counts]):
-    """The action that is best for the average user of the logs: phi^T E[beta], and what everybody thinks beyond it.
+    """The action that is best for the average user of the logs, by phi^T E[beta] plus the offset of the action.
 
-    With attributes, the average user who has these.
+    With attributes, the average user with these attributes.
     """
 
     model: Model
@@ -173,7 +173,7 @@ class PopulationMean(Contract[Counts]):
 
 @dataclass(frozen=True, eq=False)
 class EmpiricalArms(Contract[ActionMemory]):
-    """Each action by itself: the population mean, moved towards the user's own average of the action.
+    """Each action by itself: the population mean, shrunk towards the user's own average of the action.
 
     The per-action effect has the whole personal variance of the action: what the shared directions explain of it, and
     the share of the residual that repeats, learned as in PriorUCB. `width` counts deviations of what is not yet known

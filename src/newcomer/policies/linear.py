@@ -61,7 +61,9 @@ def _width(policy: LinUCB | LinTS) -> float:
 
 @dataclass(frozen=True)
 class LinUCB(Contract[Ridge]):
-    """Optimism in the user's own ellipsoid; `widths` is "practical", "theoretical" or alpha itself.
+    """LinUCB: each user is learned from nothing, in all d dimensions.
+
+    `widths` is "practical", "theoretical" or the width alpha itself.
 
     >>> policy = LinUCB(2, horizon=100, widths=1.0)
     >>> state = policy.start(1)
@@ -105,7 +107,7 @@ class LinUCB(Contract[Ridge]):
 
 @dataclass(frozen=True)
 class LinTS(Contract[Ridge]):
-    """Thompson sampling from the user's own posterior; `votes` draws estimate the probabilities."""
+    """Linear Thompson sampling: each user is learned from nothing. `votes` draws estimate the probabilities."""
 
     dim: int
     _: KW_ONLY

@@ -38,7 +38,7 @@ from newcomer.validate import validate_number, validate_whole
 
 @dataclass(frozen=True)
 class LocalUCB(Contract[Ridge]):
-    """Optimism over subspaces and ellipsoids together.
+    """LOCAL-UCB of the paper: optimism over all subspaces and reward vectors that offline and online data allow.
 
     `radius` bounds the Frobenius distance of the basis from the truth; the model's calibrated one by default.
     `reward_bound` is R, the bound on |beta|; by default a plug-in, the larger of the largest reward in the logs and

@@ -233,8 +233,8 @@ def _padded(array: Floats, size: int, *, axis: int) -> Floats:
 class MmTS(Contract[MixtureState]):
     """Thompson sampling for users spread evenly around the models `centers` (S, d).
 
-    `variances` (S,), or one number, are the variances of beta per coordinate within each kind, `weights` (S,) the prior
-    weights, equal by default; `probabilities` counts about `votes` draws.
+    `variances` (S,), or one number, are the variances of beta per coordinate within each cluster, `weights` (S,) the
+    prior weights, equal by default; `probabilities` counts about `votes` draws.
     """
 
     centers: Floats

@@ -135,7 +135,7 @@ def _check_exit(policy: ProBALLUCB | ProBALLTS) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ProBALLUCB(Contract[ProBALLState]):
-    """Optimism in the subspace, then in the full space.
+    """ProBALL-UCB of the paper: optimism in the subspace, then, once its error could matter, in the full space.
 
     `radius` is Delta, the model's own by default; `widths` is "practical", "theoretical" or (alpha_1, alpha_2);
     `theory` holds R, delta and C of the theoretical widths. `exit` is "literal", the paper's rule with `tau` and
@@ -202,7 +202,7 @@ class ProBALLUCB(Contract[ProBALLState]):
 
 @dataclass(frozen=True, eq=False)
 class ProBALLTS(Contract[ProBALLState]):
-    """Thompson sampling in the subspace, then in the full space; the settings are those of ProBALLUCB.
+    """ProBALL-TS of the paper: Thompson sampling in the subspace, then in the full space. Settings as in ProBALLUCB.
 
     `votes` draws estimate the probabilities.
     """

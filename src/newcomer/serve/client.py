@@ -153,7 +153,7 @@ class Calls:
         shown: bool = True,
         explain: bool = False,
     ) -> Ask[shapes.Decision]:
-        """What to show to a user."""
+        """Choose an action for a user, or `top` actions; `nc.Client` sends an idempotency key by itself."""
         named = {"exclude": exclude, "attributes": attributes, "top": top, "baseline": baseline}
         named |= {"shown": shown, "explain": explain}
         body = {"user": user, **{name: value for name, value in named.items() if value is not None}}
@@ -167,7 +167,7 @@ class Calls:
     def reward(
         self, decision: str, reward: float, *, event: str | None = None, correct: bool = False
     ) -> Ask[shapes.Recorded]:
-        """What a decision brought."""
+        """Send the reward of a decision; `correct=True` replaces an earlier value, `event` adds up."""
         body = shapes.Reward(decision, float(reward), event, correct)
         return Ask("POST", "/v1/reward", shapes.Recorded, body)
 
@@ -180,78 +180,78 @@ class Calls:
         features: Sequence[float] | None = None,
         event: str | None = None,
     ) -> Ask[shapes.Observed]:
-        """What the service did not decide."""
+        """Send a reward of something that the service did not decide, such as an answer at onboarding."""
         body = shapes.Observe(user, float(reward), action, None if features is None else list(features), event)
         return Ask("POST", "/v1/observe", shapes.Observed, body)
 
     def decision(self, decision: str) -> Ask[shapes.DecisionState]:
-        """What is known of a decision."""
+        """The state of a decision: pending, rewarded, default or void."""
         return Ask("GET", f"/v1/decisions/{_part(decision)}", shapes.DecisionState)
 
     def shown(self, decision: str) -> Ask[shapes.DecisionState]:
-        """The user saw it."""
+        """Tell the service that the user saw the decision; the wait for a reward starts."""
         return Ask("POST", f"/v1/decisions/{_part(decision)}/shown", shapes.DecisionState)
 
     def void(self, decision: str) -> Ask[shapes.DecisionState]:
-        """Take it out of what is learned."""
+        """Void a decision: nothing is learned from it."""
         return Ask("POST", f"/v1/decisions/{_part(decision)}/void", shapes.DecisionState)
 
     def decide_batch(self, items: Sequence[Mapping[str, Any]]) -> Ask[list[dict[str, Any]]]:
-        """Several decisions; an item that was refused is {"error": ...}."""
+        """Decide for several users; a refused item is answered with {"error": ...}."""
         return _batch("decide", items)
 
     def reward_batch(self, items: Sequence[Mapping[str, Any]]) -> Ask[list[dict[str, Any]]]:
-        """Several rewards."""
+        """Send several rewards."""
         return _batch("reward", items)
 
     def observe_batch(self, items: Sequence[Mapping[str, Any]]) -> Ask[list[dict[str, Any]]]:
-        """Several observations."""
+        """Send several observations."""
         return _batch("observe", items)
 
     def user(self, user: int | str) -> Ask[shapes.UserBelief]:
-        """What is believed of a user."""
+        """What the service believes about a user: expected rewards, in words and numbers."""
         return Ask("GET", f"/v1/users/{_part(user)}", shapes.UserBelief)
 
     def erase(self, user: int | str) -> Ask[shapes.Erased]:
-        """Erase a user."""
+        """Erase everything about a user."""
         return Ask("DELETE", f"/v1/users/{_part(user)}", shapes.Erased)
 
     def merge(self, user: int | str, source: int | str) -> Ask[shapes.Merged]:
-        """Make `source` another name of `user`, history and all."""
+        """Merge the history of `source` into `user`; both ids then mean the same user."""
         return Ask("POST", f"/v1/users/{_part(user)}/merge", shapes.Merged, shapes.Merge(source))
 
     def logs(self, *, format: str = "ndjson", arm: str | None = None, since: str | None = None) -> Ask[bytes]:
-        """A page of logs."""
+        """A page of the logs, as bytes in this format."""
         query = {"format": format, "arm": arm, "since": since}
         told = {name: value for name, value in query.items() if value is not None}
         return Ask("GET", "/v1/logs", None, None, told)
 
     def models(self) -> Ask[shapes.Models]:
-        """The models of the store."""
+        """The models in the store, and which one decides."""
         return Ask("GET", "/v1/models", shapes.Models)
 
     def stage(self, file: bytes) -> Ask[shapes.ModelEntry]:
-        """Upload a model: the bytes of its file."""
+        """Upload a model, the bytes of its file, without serving it yet."""
         return Ask("POST", "/v1/models", shapes.ModelEntry, file)
 
     def promote(self, model: str) -> Ask[shapes.Models]:
-        """Have a model decide from now on."""
+        """Let this model decide from now on."""
         return Ask("POST", f"/v1/models/{_part(model)}/promote", shapes.Models)
 
     def arms(self) -> Ask[shapes.ArmShares]:
-        """Shares of arms for new users."""
+        """The shares of the arms among new users."""
         return Ask("GET", "/v1/arms", shapes.ArmShares)
 
     def set_arms(self, *, random: float, control: float, incumbent: float = 0.0) -> Ask[shapes.ArmShares]:
-        """Change them."""
+        """Change the shares of the arms among new users."""
         return Ask("PUT", "/v1/arms", shapes.ArmShares, shapes.Shares(random, control, incumbent))
 
     def lift(self) -> Ask[shapes.Lift]:
-        """What deciding is worth: treated against the other arms, by number of interactions."""
+        """The lift: treated users compared with the other arms, with intervals."""
         return Ask("GET", "/v1/lift", shapes.Lift)
 
     def status(self) -> Ask[shapes.Report]:
-        """The service at a glance."""
+        """The numbers of the live page: speed, users, arms, models, errors."""
         return Ask("GET", "/v1/status", shapes.Report)
 
 
@@ -303,7 +303,7 @@ class Client(_Asking):
         self.close()
 
     def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         self._http.close()
 
     def ask(self, ask: Ask[Given]) -> Given:
@@ -356,7 +356,7 @@ class AsyncClient(_Asking):
         await self.close()
 
     async def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def ask(self, ask: Ask[Given]) -> Given:

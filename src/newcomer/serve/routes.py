@@ -247,42 +247,45 @@ OPERATIONS: tuple[Operation, ...] = (
         "POST", "/v1/decide", "decide", "Decide for a user", _decide, shapes.Decide, shapes.Decision, (409,)
     ),
     Operation(
-        "POST", "/v1/reward", "decide", "Tell what a decision brought", _reward, shapes.Reward, shapes.Recorded,
+        "POST", "/v1/reward", "decide", "Send the reward of a decision", _reward, shapes.Reward, shapes.Recorded,
         (404, 409, 410),
     ),
     Operation(
-        "POST", "/v1/observe", "decide", "Tell what was not decided here", _observe, shapes.Observe, shapes.Observed,
-        (409,),
+        "POST", "/v1/observe", "decide", "Send a reward of something not decided here", _observe, shapes.Observe,
+        shapes.Observed, (409,),
     ),
     Operation(
-        "POST", "/v1/decide/batch", "decide", "Several decisions",
+        "POST", "/v1/decide/batch", "decide", "Decide for several users",
         _batch(decide.decide, lambda one: str(one.user)), shapes.DecideBatch,
     ),
     Operation(
-        "POST", "/v1/reward/batch", "decide", "Several rewards",
+        "POST", "/v1/reward/batch", "decide", "Send several rewards",
         _batch(rewards.take_reward, lambda one: str(one.decision)), shapes.RewardBatch,
     ),
     Operation(
-        "POST", "/v1/observe/batch", "decide", "Several observations",
+        "POST", "/v1/observe/batch", "decide", "Send several observations",
         _batch(rewards.observe_reward, lambda one: str(one.user)), shapes.ObserveBatch,
     ),
     Operation(
-        "POST", "/v1/decisions/{decision}/shown", "decide", "The user saw it", _shown, None, shapes.DecisionState,
+        "POST", "/v1/decisions/{decision}/shown", "decide", "The user saw the decision: the wait starts", _shown, None,
+        shapes.DecisionState,
         (400, 404, 409, 410),
     ),
     Operation(
-        "POST", "/v1/decisions/{decision}/void", "decide", "Take it out of what is learned", _void, None,
+        "POST", "/v1/decisions/{decision}/void", "decide", "Void a decision: nothing is learned from it", _void, None,
         shapes.DecisionState, (400, 404, 409, 410),
     ),
     Operation(
-        "GET", "/v1/decisions/{decision}", "admin", "A decision", _look, None, shapes.DecisionState, (400, 404, 410)
+        "GET", "/v1/decisions/{decision}", "admin", "The state of a decision", _look, None, shapes.DecisionState,
+        (400, 404, 410),
     ),
     Operation(
         "POST", "/v1/users/{user}/merge", "admin", "Merge another id into this user", _merge, shapes.Merge,
         shapes.Merged, (404, 409),
     ),
     Operation(
-        "GET", "/v1/users/{user}", "admin", "What is believed", _belief, None, shapes.UserBelief, (400, 404, 422)
+        "GET", "/v1/users/{user}", "admin", "What is believed about a user", _belief, None, shapes.UserBelief,
+        (400, 404, 422),
     ),
     Operation("DELETE", "/v1/users/{user}", "admin", "Erase a user", _erase, None, shapes.Erased, (400, 404, 422)),
     Operation(
@@ -298,13 +301,13 @@ OPERATIONS: tuple[Operation, ...] = (
             Query("since", {"type": "string", "pattern": "^[0-9]{1,18}$"}),
         ),
     ),
-    Operation("GET", "/v1/models", "admin", "Models", _models, None, shapes.Models),
+    Operation("GET", "/v1/models", "admin", "Models, and which one decides", _models, None, shapes.Models),
     Operation("POST", "/v1/models", "admin", "Stage a model: the bytes of its file", _stage, bytes, shapes.ModelEntry),
     Operation(
-        "POST", "/v1/models/{model}/promote", "admin", "Have a model decide", _promote, None, shapes.Models,
+        "POST", "/v1/models/{model}/promote", "admin", "Let a model decide from now on", _promote, None, shapes.Models,
         (400, 404, 409),
     ),
-    Operation("GET", "/v1/arms", "admin", "Shares of arms", _arms, None, shapes.ArmShares),
+    Operation("GET", "/v1/arms", "admin", "Shares of the arms among new users", _arms, None, shapes.ArmShares),
     Operation("PUT", "/v1/arms", "admin", "Change the shares of new users", _set_arms, shapes.Shares, shapes.ArmShares),
     Operation("GET", "/v1/lift", "admin", "What deciding is worth, by arm", _lift, None, shapes.Lift),
     Operation("GET", "/v1/status", "admin", "The service at a glance", _status, None, shapes.Report),

@@ -34,7 +34,7 @@ def test_the_parts_of_the_variance_are_told():
     assert "too few repeats to separate them" in alike.parts(None) and "17% per-action effect" in alike.parts(0.5)
     assert sum(share for _, share in alike.shares(0.5)) == pytest.approx(1.0)
     old = replace(alike, level=None, personal=1.0)  # a file of before levels were told apart
-    assert "25% how users differ, in level or preferences" in old.parts()
+    assert "25% differences between users, in level or preferences" in old.parts()
 
 
 def test_level_is_what_moves_all_actions_alike():

@@ -54,6 +54,8 @@ def test_only_the_tag_of_this_version_is_released(tmp_path: Path) -> None:
         text = (ROOT / name).read_text(encoding="utf-8")
         (tmp_path / name).write_text(text.replace(newcomer.__version__, "7.0.0", 1) if "init" in name else text)
     assert len(check.faults("v7.0.0", tmp_path)) == 2, "neither changelog nor citation name it"
+    (tmp_path / "CHANGELOG.md").write_text("## [Unreleased]\n### Fixed\n- a fault\n\n## [0.1.0] - 2026-01-01\n- old\n")
+    assert check.unreleased(tmp_path) == ["- a fault"]
 
 
 def test_wheel_and_sdist_are_the_same_bytes_twice(built: list[dict[str, Path]]) -> None:

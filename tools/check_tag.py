@@ -1,7 +1,7 @@
 """Does a tag name the version of the code? `python3 tools/check_tag.py v0.2.0`; standard library only.
 
 A release is made from a tag `vX.Y.Z`. It must equal `__version__`, the changelog must have a section of that version
-with a date, and CITATION.cff must name it: each is what a user reads first.
+with a date and nothing left under *Unreleased*, and CITATION.cff must name it: each is what a user reads first.
 """
 
 import re
@@ -30,12 +30,21 @@ def faults(tag, folder=FOLDER):
     return told
 
 
+def unreleased(folder=FOLDER):
+    """The changes of the changelog that stand under no version yet."""
+    changes = (folder / "CHANGELOG.md").read_text(encoding="utf-8")
+    part = re.search(r"^## \[Unreleased\]$(.*?)(?=^## \[)", changes, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^- .*", part.group(1), re.MULTILINE) if part else []
+
+
 def main(arguments):
     """The command; returns its exit code."""
     if len(arguments) != 1:
         print("usage: python3 tools/check_tag.py vX.Y.Z", file=sys.stderr)
         return 2
     told = faults(arguments[0].removeprefix("refs/tags/"))
+    if unreleased():
+        told.append(f"CHANGELOG.md has changes under Unreleased ({len(unreleased())}): move them to {version()}")
     for fault in told:
         print(fault, file=sys.stderr)
     if not told:

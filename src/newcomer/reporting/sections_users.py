@@ -65,7 +65,7 @@ def users_everybody_section(contents: ReportContents) -> Markup:
     )
     by = f"{found.gain.people:,} users were held out of the fit; 95% intervals."
     if found.by == "propensities":
-        by = f"By propensities, carried by {found.effective or 0:,.0f} effective rows of held-out users."
+        by = f"By propensities, from {found.effective or 0:,.0f} effective rows of held-out users."
     reason = found.why if found.by != "propensities" else ""
     parts += [markup_tag("p", f"{by} {reason}".strip(), given={"class": "small"})]
     if contents.broken:

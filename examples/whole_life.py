@@ -45,7 +45,7 @@ def main() -> None:
 
     # Fit. The model carries its catalogue: from here on films are named, and nothing else.
     model = nc.fit(nc.Logs.from_arrays(user=user[old], action=film[old], reward=stars[old]))
-    print(f"{len(model.action_ids)} films, {model.factor.shape[1]} tastes that people share")
+    print(f"{len(model.action_ids)} films, {model.factor.shape[1]} shared directions of preference")
     print(*decide_verdict(model.evidence).sentences, sep="\n")
 
     # Serve by name. Three newcomers at once: a row each of what is on offer, and what came of the choices.

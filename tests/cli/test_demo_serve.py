@@ -34,8 +34,8 @@ def quiet() -> bool:
 def test_the_loop_is_closed_and_nothing_is_left_running(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.execute_command(["demo", "--serve"]) == 0
     shown = capsys.readouterr()
-    assert "Look at http://127.0.0.1:" in shown.err and "Promoted" in shown.err
-    assert "treated decisions brought" in shown.out and "users" in shown.out
+    assert "Open http://127.0.0.1:" in shown.err and "Promoted" in shown.err
+    assert "treated: mean reward" in shown.out and "users" in shown.out
     assert {path.name for path in small.iterdir()} == {*demo_serve.FILES, "service.sqlite.serving"}
     assert quiet()
     first, second = (load(small / name) for name in ("model-1.newcomer", "model-2.newcomer"))

@@ -27,7 +27,7 @@ def test_an_example_runs_without_data(path, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(path), run_name="__main__")
     said = capsys.readouterr().out
-    assert "tastes that people share" in said and "after the refit" in said
+    assert "shared directions of preference" in said and "after the refit" in said
 
 
 @needs_movielens

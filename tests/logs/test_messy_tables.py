@@ -125,7 +125,7 @@ def test_faults_of_items_are_told_at_once() -> None:
 def test_incomplete_rows_are_dropped_and_counted(tmp_path: Path, read: Read) -> None:
     text = "user,step,action,reward\n1,1,x,1\n1,2,,2\n1,3,y,NA\n1,,y,4\n1,5,y,5\n2,1,y,null\n2,2,x,-\n2,3,x,8\n3,1,z,\n"
     path = csv(tmp_path, text)
-    with pytest.raises(LogsError, match="3 things are wrong"):
+    with pytest.raises(LogsError, match="3 faults"):
         read(path)
     logs = read(path, missing="drop")
     assert rewards(logs) == {1: [1.0, 5.0], 2: [8.0]} and logs.action_ids == ("x", "y")

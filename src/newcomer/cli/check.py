@@ -35,12 +35,8 @@ def check_command(
         bool, typer.Option("--quick", help="One pass and no fit: skips the gain and the decision.")
     ] = False,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the permutations.")] = 0,
-    engine: Annotated[
-        str, typer.Option(metavar="local|dask", help="Read logs in this process, or on a Dask cluster.")
-    ] = "local",
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask cluster; default: start one here.")
-    ] = None,
+    engine: options.EngineName = "local",
+    scheduler: options.Scheduler = None,
     workers: options.Workers = None,
     json: options.Json = False,
     json_schema: Annotated[bool, output.json_schema_option(check_schema)] = False,

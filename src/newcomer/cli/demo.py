@@ -259,7 +259,7 @@ def _one_demo_newcomer(scene: Scene, model: Model, *, seed: int) -> list[str]:
         now = policy.scores(state, ids=ids)[0]
         others = np.where(ids == offered[chosen], 0.0, now - before)
         up, down = ids[int(others.argmax())], ids[int(others.argmin())]
-        told = now
+        before = now
         what = f"{_name(offered[chosen], scene.noun)} (of {len(offered)}), expected {expected:.1f}"
         got = f"got {episode.rewards[t, chosen]:.1f}"
         lines.append(f"{t + 1:>2}  {what}, {got}; up: {up}, down: {down}")

@@ -74,7 +74,7 @@ def play_demo_serve(out: Path, world: People, few: Logs, *, seed: int, force: bo
         _tell("half of the new users are treated; a quarter gets the best film for everybody, a quarter a random film")
         _tell("the lift: its interval narrows, and is valid however often you look")
         _tell("the cold start: the curve of treated users rises with each decision, the others stay level")
-        crowd = Crowd(world, seed)
+        newcomers = DemoNewcomers(world, seed)
         for _ in range(WAVES):
             demo_serve_wave(client, newcomers)
             _tell(client.lift().words[0])

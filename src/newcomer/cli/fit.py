@@ -40,12 +40,8 @@ def fit_command(
         float | None, typer.Option(metavar="SHARE", help="Repeatability of rewards, 0 to <1; default: estimated.")
     ] = None,
     out: Annotated[Path, typer.Option(metavar="MODEL", help="File to write the model to.")] = Path("model.newcomer"),
-    engine: Annotated[
-        str, typer.Option(metavar="local|dask", help="Read logs in this process, or on a Dask cluster.")
-    ] = "local",
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask cluster; default: start one here.")
-    ] = None,
+    engine: options.EngineName = "local",
+    scheduler: options.Scheduler = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted fit.")] = False,
     start: Annotated[
         Path | None,

@@ -234,6 +234,10 @@ Dates = Annotated[str | None, typer.Option(metavar="day-first|month-first", help
 RewardTransform = Annotated[
     str | None, typer.Option(metavar="log1p", help="Learn log(1 + reward), for counts, money, times.")
 ]
+EngineName = Annotated[str, typer.Option(metavar="local|dask", help="Read logs in this process, or on a Dask cluster.")]
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask cluster; default: start one here.")
+]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="Number of processes; default: 1.")]
 AllCores = Annotated[
     int | None, typer.Option("--workers", metavar="N", help="Number of processes; default: all cores.")

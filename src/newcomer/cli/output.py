@@ -312,8 +312,8 @@ def json_schema_option(made: Callable[[], dict[str, Any]]) -> Any:
             print(json.dumps(made(), indent=2))
             raise typer.Exit
 
-    told = "Show the JSON Schema of --json and exit."
-    return typer.Option("--json-schema", help=told, is_eager=True, callback=show)
+    text = "Show the JSON Schema of --json and exit."
+    return typer.Option("--json-schema", help=text, is_eager=True, callback=show)
 
 
 PATIENCE = 1.0  # seconds of silence before anything is shown

@@ -131,7 +131,7 @@ def predictors_left_out(made: Predictors) -> list[str]:
     if model.dim > EVALUATION.largest_system:
         said.append(
             f"LinUCB, LinTS and ProBALL are left out: they keep a system of {model.dim:,} dimensions for each user "
-            f"(at most {LARGEST} are tried)."
+            f"(at most {EVALUATION.largest_system} are tried)."
         )
     elif not model.rank:
         said.append("ProBALL is left out: no shared direction was found.")

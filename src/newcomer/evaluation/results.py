@@ -370,7 +370,7 @@ def _off_policy(found: Evaluation) -> list[str]:
     ours = [row for row in found.off_policy if row.policy == OURS]
     if not ours:
         return ["By propensities: too few effective rows for PriorUCB."]
-    row = max(ours, key=lambda one: one.interactions if one.interactions <= LOOK else -1)
+    row = max(ours, key=lambda one: one.interactions if one.interactions <= GAINS.look else -1)
     said = (
         "By propensities (doubly robust), one decision of PriorUCB after "
         f"{verdict_times(row.interactions)} or a few more: "

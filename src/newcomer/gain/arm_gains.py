@@ -123,5 +123,5 @@ def arm_gain_sentences(steps: tuple[ArmStep, ...]) -> list[str]:
         if arm in at and at[arm].over is not None and at[arm].people >= FEWEST
     ]
     users = f"Over their first {t} interactions" if t > 1 else "At their first interaction"
-    got = f"{users} the {at[TREATED].people:,} treated users got {ours.value:.4g} a decision: {', '.join(told)}."
+    got = f"{users} the {at[TREATED].people:,} treated users got {ours.value:.4g} a decision: {', '.join(parts)}."
     return [f"{got} Users are assigned to arms at random, so serving caused this; the 95% intervals are for one look."]

@@ -13,9 +13,7 @@ from newcomer.interval import ratio_interval
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 
-CATALOGUE = 500  # actions that are taken for the candidates where the logs name none
 NO_PROPENSITIES = "No propensities are logged, so no policy is valued by them."
-SURE = 4.0  # standard errors by which 1 / p may miss the number of candidates
 
 
 class Offer(NamedTuple):

@@ -47,10 +47,6 @@ from newcomer.gain.propensities import NO_PROPENSITIES
 from newcomer.gain.settings import GAINS
 from newcomer.interval import FEWEST, interval_in_words
 
-LOOK = 5  # interactions after which every command tells the gain first, where histories have room for them
-SLIGHT = 0.01  # share of the variance of rewards from which preferences are worth a word
-TRIAL = 50  # actions that a randomised test may have
-NAMED, LONG = 3, 60  # actions in a sentence, and letters of a name
 NEXT = "Personalisation is live: fit the next model from the first (--from) and these rows, promote it, keep comparing."
 PROMISE = "a model of them promises nothing"
 
@@ -406,8 +402,8 @@ def _more(evidence: Evidence) -> str:
     look = GAINS.look
     if last.interactions < look:
         return (
-            f"To measure what {verdict_times(LOOK)} are worth, log histories of {heldout.choices + LOOK} rows or more, "
-            f"{heldout.choices} to choose among and {LOOK} to learn from: a median user has {rows}. (Serving needs no "
+            f"To measure what {verdict_times(look)} are worth, log histories of {heldout.choices + look} rows or more, "
+            f"{heldout.choices} to choose among and {look} to learn from: a median user has {rows}. (Serving needs no "
             "minimum: a new user is served from the first interaction on.)"
         )
     best = max(heldout.steps, key=lambda one: one.gain / max(one.error, 1e-300))

@@ -87,8 +87,8 @@ def locate_candidates(
         column.name, again, "has an action twice", lambda row: "an action occurs twice among the candidates", todo
     )
     lacking = (~found.list.contains(pl.Series(chosen))).fill_null(False)
-    told = "the chosen action is not among its candidates"
-    place.refuse(column.name, lacking, "lacks the chosen action", lambda row: told, todo)
+    text = "the chosen action is not among its candidates"
+    place.refuse(column.name, lacking, "lacks the chosen action", lambda row: text, todo)
     return found
 
 
@@ -133,7 +133,7 @@ def _typed(lists: pl.Series, column: pl.Series, items: Items, place: Place) -> p
     text = lambda row: f"a candidate of {error_in_one_line(str(lists[row].to_list()))} is no action id"
     todo = "use one type for the ids of actions and candidates"
     place.refuse(
-        column.name, missing, "has an entry that is not an action id", told, todo, lambda row: lists[row].to_list()
+        column.name, missing, "has an entry that is not an action id", text, todo, lambda row: lists[row].to_list()
     )
     return typed
 

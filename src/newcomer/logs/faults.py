@@ -87,10 +87,10 @@ class Faults:
             "data rows, without the header" if any(one.header for fault in found for one in fault.examples) else ""
         )
         source = ", ".join(part for part in (source, counted) if part)
-        told = [_told(fault, several=len(sources) > 1) for fault in found[:MOST]]
+        parts = [_told(fault, several=len(sources) > 1) for fault in found[:MOST]]
         more = [f"and {len(found) - MOST:,} more"] if len(found) > MOST else []
         todos = list(dict.fromkeys(fault.todo for fault in found if fault.todo))
-        what = f"{len(found):,} faults: {'; '.join([*told, *more])}"
+        what = f"{len(found):,} faults: {'; '.join([*parts, *more])}"
         raise LogsError(what, where=source, todo="; ".join(todos))
 
 

@@ -15,6 +15,7 @@ from newcomer.em.passes import Passes, Progress
 from newcomer.em.shrinkage import start_with_shrinkage
 from newcomer.errors import LogsError, ModelError
 from newcomer.logs.batch import Batch
+from newcomer.population import Population
 from newcomer.users import user_bucket_count, user_buckets, user_folds
 from newcomer.worlds import Synthetic
 from tests.helpers import write_parquet
@@ -105,7 +106,8 @@ def test_a_refit_is_judged_by_people_it_has_not_met() -> None:
     found = []
     for reward in (batch.rewards, other):
         passes = Passes(nc.Logs.from_arrays(user=user, features=batch.features, reward=reward))
-        found.append(fit_populations_apart(passes, start_with_shrinkage(passes, None), 2, 10.0))
+        start = Population(np.zeros(6), np.zeros((6, 2)), 1.0)
+        found.append(fit_populations_apart(passes, start_with_shrinkage(passes, None), start, 10.0))
     ((one, judged),), ((two, _),) = found
     np.testing.assert_array_equal(judged[where], held_out)
     np.testing.assert_allclose(one.factor @ one.factor.T, two.factor @ two.factor.T, rtol=0, atol=1e-9)
@@ -152,6 +154,33 @@ def test_from_new_logs_alone_it_is_approximate_and_closer_than_either() -> None:
         assert found.parameters["approximate"] is True and found.parameters["start"] == old.id
     found, before, alone = np.mean(gaps, axis=0)
     assert found < min(before, alone), gaps
+
+
+def rated(users: int, weights: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+    """Ten rows each of users with two directions of preference over eight actions, shown with these weights (8,)."""
+    rng = np.random.default_rng(seed)
+    taste = rng.standard_normal((users, 2)) @ np.random.default_rng(9).standard_normal((2, 8))
+    which = rng.choice(8, size=(users, 10), p=weights / weights.sum())
+    reward = np.arange(8)[which] / 4 + np.take_along_axis(taste, which, 1) + 0.5 * rng.standard_normal(which.shape)
+    return {"user": np.repeat(np.arange(users) + 1000 * seed, 10), "action": which.ravel(), "reward": reward.ravel()}
+
+
+def test_actions_that_new_users_hardly_met_stay_what_they_were() -> None:
+    """New users met half of the actions: over three worlds, the refit is close to the fit of all logs."""
+    seldom = np.where(np.arange(8) < 4, 1.0, 0.01)
+    gaps = []
+    for seed in range(1, 4):
+        parts = [rated(200, np.ones(8), 2 * seed), rated(200, seldom, 2 * seed + 1)]
+        every = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        old, new, whole = (
+            nc.fit(nc.Logs.from_arrays(**one), rank=2, null=False, calibrate=False) for one in (*parts, every)
+        )
+        found = nc.fit(nc.Logs.from_arrays(**parts[1]), start=old, add=True, null=False, calibrate=False)
+        for name in ("mean", "covariance"):
+            gaps.append([np.linalg.norm(getattr(one, name) - getattr(whole, name)) for one in (found, old, new)])
+        assert (found.uncertainty < 1.01 * old.uncertainty).all() and found.parameters["approximate"] is True
+    found, before, alone = np.mean(gaps, axis=0)
+    assert found < 0.6 * min(before, alone), gaps
 
 
 def together(parts: list[Batch]) -> nc.Logs:

@@ -39,6 +39,7 @@ from newcomer.em.fit import (
 )
 from newcomer.em.full_covariance import KnownMeans, full_covariance_given_attributes, with_full_covariance
 from newcomer.em.joint import ROUNDS, join_attributes
+from newcomer.em.optimizer import Earlier
 from newcomer.em.passes import Passes, Progress
 from newcomer.em.variance_components import error_variance_scales
 from newcomer.encoding import Column
@@ -539,13 +540,20 @@ def fit_by_em(passes: Passes, settings: FitSettings, begun: WarmStart | None) ->
     if begun is None:
         fitted = estimate_population(passes, rank=rank, persistence=persistence, calibrate=calibrate)
     else:
+        one_hot = begun.users and passes.logs.one_hot and passes.logs.people is None
+        earlier = Earlier.of(begun.population, begun.users) if one_hot else None
         fitted = refit_population(
-            passes, begun.population, precision=begun.precision, persistence=persistence, calibrate=calibrate
+            passes,
+            begun.population,
+            precision=begun.precision,
+            persistence=persistence,
+            calibrate=calibrate,
+            earlier=earlier,
         )
-        apart = fit_populations_apart(fitted.chosen, fitted.parts.origin, begun.population.rank, begun.precision)
+        apart = fit_populations_apart(fitted.chosen, fitted.parts.origin, begun.population, begun.precision)
         fitted = replace(fitted, held_out=apart)
     fitted = replace(fitted, before=fitted)
-    if begun is not None and begun.users:
+    if begun is not None and begun.users and fitted.origin.earlier is None:
         share = _share_of_new(fitted, begun)
         mixed = [(blend_fitted_populations(begun.population, one, share), judged) for one, judged in fitted.held_out]
         population = blend_fitted_populations(begun.population, fitted.population, share)

@@ -7,6 +7,8 @@ moments: started from the common fit, parts would inherit its errors and agree b
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from newcomer.arrays import Bools, Floats, Ints
@@ -42,7 +44,8 @@ class Parts:
     """
 
     def __init__(self, origin: FitStart, penalty: Shrinkage) -> None:
-        self.origin, self.penalty, self.size = origin, penalty, len(penalty.weights) - 1
+        # What an earlier fit knows would make all parts agree, whatever their users say.
+        self.origin, self.penalty, self.size = origin, replace(penalty, earlier=None), len(penalty.weights) - 1
         buckets = len(origin.pairs.users)
         halves = [signs > 0 for signs in user_bucket_signs(buckets)[:SPLITS]]
         self.possible = _all_have(origin.pairs.users, halves)

@@ -16,10 +16,11 @@ Refit: the distribution of users from one that was fitted before, without search
 
 With the old logs and the new ones at hand, EM ascends from the old population, with its rank and its precision, to the
 population of highest penalised likelihood of all of them: the answer does not depend on where the ascent started, only
-the passes that it takes do. With the new logs alone it cannot be found, since EM needs the rows again. What can be done
-is to fit the new users and to `blend_fitted_populations`: the mixture of two populations has the mean and the
-covariance of both together, cut down to the rank. That is approximate: both fits were shrunk, and one population fitted
-to all of the rows weighs each direction by how much the rows of each user tell of it.
+the passes that it takes do. With the new logs alone it cannot be found, since EM needs the rows again. Where features
+are one-hot, the posterior of the earlier fit, action by action, takes the place of the shrinkage (`optimizer.Earlier`),
+so that an action which the new users hardly met stays what it was. With other features, and with attributes of users,
+the new users are fitted alone and the two are mixed (`blend_fitted_populations`): the mixture has the mean and the
+covariance of both together, cut down to the rank. So are clicks, on the scale of log-odds. All of it is approximate.
 
 Fits to a part of the users, so that something can be measured on the others, where no search has left such fits.
 
@@ -39,7 +40,7 @@ from newcomer.arrays import Bools, Floats
 from newcomer.em.calibration import MomentParts, Parts
 from newcomer.em.large_logs import choose_by_large_logs, judge_large_logs, large_logs_without_directions
 from newcomer.em.model_selection import ROUGH, ROUGHLY, Candidate, RankSearch, Trail
-from newcomer.em.optimizer import Optimizer
+from newcomer.em.optimizer import Earlier, Optimizer
 from newcomer.em.pairs import Pairs
 from newcomer.em.passes import LONGEST, Ascent, Passes
 from newcomer.em.shrinkage import FitStart, HeldoutFold, start_with_shrinkage
@@ -321,14 +322,19 @@ def refit_population(
     precision: float,
     persistence: float | None = None,
     calibrate: bool = False,
+    earlier: Earlier | None = None,
 ) -> FittedPopulation:
-    """Ascend from `start` to the best population of its rank; `precision` is that of the entries of its factor."""
-    origin, few = start_with_shrinkage(passes, persistence), sample_to_fit(passes)
+    """Ascend from `start` to the best population of its rank; `precision` is that of the entries of its factor.
+
+    With `earlier` the logs are of new users alone, and what is known of those before is what the fit starts out with.
+    """
+    origin, few = replace(start_with_shrinkage(passes, persistence), earlier=earlier), sample_to_fit(passes)
     optimizer = everybody_to_fit(origin).optimizer(precision, start)
     fitted = finish_population_fit(passes, origin, optimizer, calibrate=calibrate and few is passes)
     if few is passes:
         return fitted
-    return replace(fitted, chosen=few, parts=Parts(start_with_shrinkage(few, persistence), fitted.optimizer.penalty))
+    sampled = replace(start_with_shrinkage(few, persistence), earlier=earlier)
+    return replace(fitted, chosen=few, parts=Parts(sampled, fitted.optimizer.penalty))
 
 
 def blend_fitted_populations(first: Population, second: Population, share: float) -> Population:
@@ -365,12 +371,16 @@ def _blended(first: Floats | None, second: Floats | None, share: float) -> Float
 HeldOut = tuple[tuple[Population, Bools], ...]  # populations, each with the buckets (B,) of users it was not fitted to
 
 
-def fit_populations_apart(passes: Passes, origin: FitStart, rank: int, precision: float) -> HeldOut:
-    """Populations of this rank and precision, each without a fold of the users; none where users are too few."""
+def fit_populations_apart(passes: Passes, origin: FitStart, start: Population, precision: float) -> HeldOut:
+    """Populations of the rank of `start` and this precision, each without a fold of the users; none of too few users.
+
+    They start with moments, or, where they go on from an earlier fit to other users, where that ended: at `start`.
+    """
     apart = [HeldoutFold(origin, split) for split in user_folds(origin.pairs.users)]
     if not apart:
         return ()
-    optimizers = [fold.optimizer(precision, fold.start(rank)) for fold in apart]
+    starts = [fold.start(start.rank) if origin.earlier is None else start for fold in apart]
+    optimizers = [fold.optimizer(precision, one) for fold, one in zip(apart, starts, strict=True)]
     ascents = [Ascent(one, fold.split, ROUGH, ROUGHLY) for one, fold in zip(optimizers, apart, strict=True)]
     passes.ascend(ascents, stage="fitting without some")
     done = [one for one in ascents if one.optimizer.best is not None]

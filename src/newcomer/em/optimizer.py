@@ -10,6 +10,8 @@ The unknowns are the entries of W = [m, L], the logarithms of the variances v (A
 offsets o (A,) where there are any: one flat vector. The penalty says what is believed beforehand:
 
 * entries of L are N(0, 1 / a), entries of m are N(anchor, 1 / a_0), offsets are N(0, 1 / b);
+* where an earlier fit is continued (`Earlier`), W is normal around where that ended instead, and v_a counts its rows as
+  well;
 * v_a is scaled inverse chi-squared with `FEW` + `FIRM` degrees of freedom around what is expected of the action: the
   mean and the directions fit the rewards of an action with few rows, and what they leave says little of its residual.
   What to expect is learned from the actions that have the rows (`Totals`), again after every accepted step. Where
@@ -114,6 +116,50 @@ class Totals:
 
 
 @dataclass(frozen=True)
+class Earlier:
+    """What an earlier fit knows, whose logs are not at hand: its posterior is what is believed before the new logs.
+
+    The row of an action in W errs by itself, each entry with variance 1 / p: the earlier fit says how far off it is,
+    the variance u of the error of m + L z (`Optimizer.uncertainty`), and u = (k + 1) / p. By the same token an action
+    had about n = (k + 1) v / u rows, which count for its variance v. Besides, the N users of the earlier fit were a
+    sample: their coordinates had not quite the mean 0 and the covariance I, which moves all rows together, by L times a
+    matrix with entries of variance 1 / N. So each column of W is normal around that of the earlier W with covariance
+
+        diag(1 / p) + L L^T / N.
+
+    An action that the earlier fit did not meet has a large u, and is learned from the new logs.
+    """
+
+    weights: Floats  # (d, k + 1) the earlier W; features are one-hot
+    precision: Floats  # (d,) p
+    variances: Floats  # (A,) v
+    users: int  # N
+
+    @classmethod
+    def of(cls, population: Population, users: int) -> Earlier | None:
+        """What a population fitted to so many users knows of one-hot actions; None if it does not say how far off it
+        is.
+        """
+        unsure, weights = population.uncertainty, population.weights
+        if unsure is None or population.by_action is None or unsure.shape != population.mean.shape or not unsure.all():
+            return None
+        return cls(weights, weights.shape[1] / unsure, population.by_action, users)
+
+    def pull(self, weights: Floats) -> Floats:
+        """The inverse of the covariance times the distance (d, k + 1) of W from the earlier W, by Woodbury."""
+        far = self.precision[:, None] * (weights - self.weights)
+        factor = self.weights[:, 1:]
+        heavy = self.precision[:, None] * factor
+        inner = self.users * np.eye(factor.shape[1]) + factor.T @ heavy
+        return np.asarray(far - heavy @ np.linalg.solve(inner, factor.T @ far))
+
+    @property
+    def rows(self) -> Floats:
+        """n (A,)."""
+        return self.precision * self.variances
+
+
+@dataclass(frozen=True)
 class Shrinkage:
     """What is believed beforehand of W, of its first column around `anchor` (d,), of variances, and of offsets (None:
     there are none).
@@ -124,6 +170,7 @@ class Shrinkage:
     variance: Floats  # (A,) what variances are shrunk towards
     offsets: float | None = None
     totals: Totals | None = None  # by which `variance` follows the fit; None: it stays
+    earlier: Earlier | None = None  # in place of `weights` and `anchor`, and beside `variance`
 
     def following(self, population: Population) -> Shrinkage:
         """The same with variances shrunk towards those that the fit has where rows are many."""
@@ -132,8 +179,13 @@ class Shrinkage:
     def of(self, population: Population) -> float:
         """The log density of a population, up to a constant."""
         weights, inverse = population.weights, self.variance / population.variances
-        weights[:, 0] -= self.anchor
-        value = -0.5 * float(self.weights @ (weights**2).sum(axis=0))
+        if self.earlier is None:
+            weights[:, 0] -= self.anchor
+            value = -0.5 * float(self.weights @ (weights**2).sum(axis=0))
+        else:
+            known = self.earlier.variances / population.variances
+            value = -0.5 * float(((weights - self.earlier.weights) * self.earlier.pull(weights)).sum())
+            value += 0.5 * float(self.earlier.rows @ (np.log(known) - known))
         value += 0.5 * optimizer_shrinkage_strength(population) * float((np.log(inverse) - inverse).sum())
         return (
             value if self.offsets is None else value - 0.5 * self.offsets * float(population.levels @ population.levels)
@@ -142,8 +194,15 @@ class Shrinkage:
     def slope(self, population: Population) -> Floats:
         """Its gradient, flat."""
         weights, inverse = population.weights, self.variance / population.variances
-        weights[:, 0] -= self.anchor
-        parts = [-(weights * self.weights).ravel(), 0.5 * optimizer_shrinkage_strength(population) * (inverse - 1.0)]
+        of_variances = 0.5 * optimizer_shrinkage_strength(population) * (inverse - 1.0)
+        if self.earlier is None:
+            weights[:, 0] -= self.anchor
+            parts = [-(weights * self.weights).ravel(), of_variances]
+        else:
+            known = self.earlier
+            of_weights = -known.pull(weights)
+            of_variances = of_variances + 0.5 * known.rows * (known.variances / population.variances - 1.0)
+            parts = [of_weights.ravel(), of_variances]
         return np.concatenate(parts if self.offsets is None else [*parts, -self.offsets * population.levels])
 
 
@@ -269,7 +328,11 @@ class Optimizer:
         """How the penalty bends, along each unknown: of variances it hardly does."""
         first, last = self._cuts()
         bend = np.zeros(self.size)
-        bend[:first] = np.tile(self.penalty.weights, len(self.trial.mean))
+        earlier, count = self.penalty.earlier, len(self.trial.mean)
+        columns = len(self.penalty.weights)
+        bend[:first] = (
+            np.tile(self.penalty.weights, count) if earlier is None else np.repeat(earlier.precision, columns)
+        )
         bend[last:] = self.penalty.offsets or 0.0
         return bend
 
@@ -298,15 +361,25 @@ class Optimizer:
         assert self.sums is not None and self.best is not None
         values, vectors = self.gram.eigen
         expected = self._told() / self.gram.mass
-        root = 1.0 / np.sqrt(self.penalty.weights + 1e-12 * values.max() * np.trace(expected))
-        sizes, turn = np.linalg.eigh(root[:, None] * expected * root)
-        traces = (1.0 / (values[:, None] * np.maximum(sizes, 0.0) + 1.0)) @ (root**2 @ turn**2)
+        if self.penalty.earlier is not None:
+            sizes = np.maximum(np.linalg.eigvalsh(expected), 0.0)
+            known = self._along(self.penalty.earlier.precision)
+            traces = (1.0 / (values[:, None] * sizes + known[:, None])).sum(axis=1)
+        else:
+            root = 1.0 / np.sqrt(self.penalty.weights + 1e-12 * values.max() * np.trace(expected))
+            sizes, turn = np.linalg.eigh(root[:, None] * expected * root)
+            traces = (1.0 / (values[:, None] * np.maximum(sizes, 0.0) + 1.0)) @ (root**2 @ turn**2)
         if table is None:
             return np.array([float(values @ traces) / self.gram.mass])
         found = traces if isinstance(self.gram.matrix, Diagonal) else (table @ np.asarray(vectors)) ** 2 @ traces
         if self.penalty.offsets is not None:
             found = found + 1.0 / (self.sums.met / self.best.variances + self.penalty.offsets)
         return np.asarray(found)
+
+    def _along(self, by_row: Floats) -> Floats:
+        """Numbers (d,) of rows of W in the order of the eigenvectors of the Gram matrix, diagonal where one-hot."""
+        vectors = self.gram.eigen[1]
+        return by_row if isinstance(self.gram.matrix, Diagonal) else np.asarray((np.asarray(vectors) ** 2).T @ by_row)
 
     def _forget(self) -> None:
         self._memory.taken[0] = 0
@@ -392,10 +465,17 @@ class Optimizer:
         values, vectors = self.gram.eigen
         first, last = self._cuts()
         expected = self._told() / self.gram.mass
-        little = self.penalty.weights + 1e-12 * values.max() * np.trace(expected)
         inside = vectors.T @ flat[:first].reshape(len(values), -1)
-        moved = vectors @ optimizer_solve_rows(values, expected, little, inside)
-        parts = [moved.ravel(), flat[first:last] * 2.0 / (self.sums.met + optimizer_shrinkage_strength(self.best))]
+        met, earlier = self.sums.met + optimizer_shrinkage_strength(self.best), self.penalty.earlier
+        if earlier is None:
+            little = self.penalty.weights + 1e-12 * values.max() * np.trace(expected)
+            moved = vectors @ optimizer_solve_rows(values, expected, little, inside)
+        else:
+            sizes, turn = np.linalg.eigh(expected)
+            known = self._along(earlier.precision)[:, None]
+            moved = vectors @ ((inside @ turn / (values[:, None] * np.maximum(sizes, 0.0) + known)) @ turn.T)
+            met = met + earlier.rows
+        parts = [moved.ravel(), flat[first:last] * 2.0 / met]
         if self.penalty.offsets is not None:
             parts.append(flat[last:] / (self.sums.met / self.best.variances + self.penalty.offsets))
         return np.concatenate(parts)

@@ -21,7 +21,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from newcomer.arrays import Bools, Floats
-from newcomer.em.optimizer import Gram, Optimizer, Shrinkage, Totals
+from newcomer.em.optimizer import Earlier, Gram, Optimizer, Shrinkage, Totals
 from newcomer.em.pair_moment import PairMoment, pair_moment_of
 from newcomer.em.pairs import FEW, FIRM, NOISELESS, TINY, Pairs, pair_action_variances
 from newcomer.em.passes import Passes
@@ -48,6 +48,7 @@ class FitStart:
     share: float | None = None  # of the residual that comes again, if it was given
     towards: Floats | None = None  # (A,) what variances are shrunk towards, where a sample has estimated it
     left: Floats | None = None  # (A,) sums of r - phi^T m, where rows name actions and bring features of their own
+    earlier: Earlier | None = None  # what is known of users whose logs are not at hand
 
     @property
     def pairs(self) -> Pairs:
@@ -106,7 +107,8 @@ class HeldoutFold:
         pairs = origin.pairs.take(fitted)
         variances = pair_action_variances(pairs)
         totals = None if variances is None or not pairs.met.any() else Totals(pairs.met[0], variances, towards)
-        return Shrinkage(np.array([precision]), anchor, towards, offset_shrinkage_precision(origin, fitted), totals)
+        offsets = offset_shrinkage_precision(origin, fitted)
+        return Shrinkage(np.array([precision]), anchor, towards, offsets, totals, origin.earlier)
 
     def _towards(self, dim: int) -> Floats:
         """What moments leave of the variance of each action, a little of it common to all: until there is a fit."""

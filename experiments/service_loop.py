@@ -6,7 +6,7 @@ directions of preference. The first model is fitted to `FIRST` users ("few", "ma
 rows each. A generation serves `USERS` newcomers for `ROWS` decisions each, by the service itself on an SQLite store,
 90% treated, 5% control, 5% random; the next model is fitted to everything that the store has by then
 (`nc.read_logs("sqlite:///...")`), by EM: to the "store alone", or "from the first model", whose logs are not in the
-store (`fit(logs, start=first, add=True)`).
+store (`fit(logs, start=first, add=True)`, which is what `newcomer fit sqlite:///...` does).
 
 Each model is judged by the same `JUDGES` other newcomers of the truth, whom PriorUCB serves for ten rounds from the
 whole catalogue: `regret` is summed over rounds and averaged over newcomers. Differences to the first model are paired

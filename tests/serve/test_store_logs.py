@@ -277,3 +277,41 @@ def test_an_interrupted_fit_of_a_store_goes_on_unless_the_store_has(learned, tmp
         client.observe("u0", 4.0, action=1)
     with pytest.raises(LogsError, match="cannot be resumed: the logs have changed since"):
         nc.fit(nc.read_logs(learned), **asked, run=nc.Run(checkpoint=journal, resume=True))
+
+
+def test_a_fit_of_a_store_goes_on_from_the_model_that_it_served_first(tmp_path, capsys):
+    rows = observations(60, 6, seed=1)
+    first = nc.fit(
+        nc.Logs.from_arrays(**{name: [one[name] for one in rows] for name in ("user", "action", "reward")}),
+        calibrate=False,
+    )
+    url, out = f"sqlite:///{tmp_path}/s.store", tmp_path / "next.newcomer"
+    with running(store_of(url), CONFIG, first) as service, nc.Client(service.url) as client:
+        client.observe_batch(observations(40, 6, seed=2))
+        assert execute_command(["fit", url, "--out", str(out)]) == 0
+        said = capsys.readouterr().err
+        assert f"The fit goes on from {first.id[:12]}" in said and "--from none" in said
+        second = nc.load(out)
+        assert second.parameters["start"] == first.id and second.parameters["approximate"] is True
+        client.promote(client.stage(second.to_bytes()).id)
+    same = nc.fit(nc.read_logs(url), start=first, add=True)
+    np.testing.assert_allclose(second.mean, same.mean, atol=1e-9)
+    assert execute_command(["fit", url, "--json", "--force", "--out", str(out)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert nc.load(out).parameters["start"] == first.id and any("goes on from" in one for one in told["advice"])
+    assert execute_command(["fit", url, "--from", "none", "--force", "--out", str(out)]) == 0
+    assert "goes on from" not in capsys.readouterr().err and "start" not in nc.load(out).parameters
+    assert execute_command(["fit", url, "--rank", "1", "--force", "--out", str(out)]) == 0  # which a refit would keep
+    assert "start" not in nc.load(out).parameters
+    second.save(tmp_path / "second.newcomer")
+    again = ["--from", str(tmp_path / "second.newcomer"), "--force", "--out", str(out)]
+    assert execute_command(["fit", url, *again]) == 0
+    assert "its rows now count twice" in capsys.readouterr().err
+
+
+def test_a_fit_of_a_store_says_if_it_cannot_go_on(tmp_path, capsys):
+    url, out = f"sqlite:///{tmp_path}/s.store", tmp_path / "next.newcomer"
+    with running(store_of(url), CONFIG, model_of()) as service, nc.Client(service.url) as client:
+        client.observe_batch(observations(40, 6, seed=2))
+    assert execute_command(["fit", url, "--out", str(out)]) == 0
+    assert "knows the rows of the store alone" in capsys.readouterr().err and "start" not in nc.load(out).parameters

@@ -44,8 +44,10 @@ def fit_command(
     scheduler: options.Scheduler = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted fit.")] = False,
     start: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="MODEL", help="Add LOGS to the fit of this model."),
+        str | None,
+        typer.Option(
+            "--from", metavar="MODEL|none", help="Add LOGS to the fit of this model; of a store: of its first model."
+        ),
     ] = None,
     old: Annotated[
         str | None, typer.Option(metavar="LOGS", help="With --from: the logs of the earlier fit (em only).")
@@ -65,6 +67,7 @@ def fit_command(
     """
     from newcomer import Run, fit
     from newcomer.gain.verdict import verdict_serving_code
+    from newcomer.logs.service_store import is_service_store
 
     # Everything that was typed is checked before the long work begins.
     target = options.free_path_option(out, force=force)
@@ -77,6 +80,12 @@ def fit_command(
     journal = target.with_name(f"{target.name}.partial")
     engines: dict[str, Any] = {"engine": engine, "scheduler": scheduler, "workers": workers}
     with options.read_logs_by_options(logs if old is None else [old, logs], how, json=json, **engines) as read:
+        said = ""
+        chosen = start is None and (method, wanted, link) == ("em", "auto", "auto")  # by us, where nothing contradicts
+        if is_service_store(logs) and old is None and (begin is not None or chosen):
+            begin, said = options.start_of_store(logs, read, begin)
+        if said and not json:
+            output.print_advice([said])
         output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         with Meter("Fitting", first=", first pass") as meter, _resumable(journal), warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # the screen and --json say it beside the estimator
@@ -96,8 +105,9 @@ def fit_command(
     options.save_as_option_says(model, target)
     found = model_summary_of(model, delta=level)
     if json:
+        advice = [*read.advice, *([said] if said else [])]
         output.print_json(
-            "fit", {"model": str(target), "advice": [*map(printed_as_options, read.advice)], **found.to_dict()}
+            "fit", {"model": str(target), "advice": [*map(printed_as_options, advice)], **found.to_dict()}
         )
         return
     show_model_summary(found, saved=target)

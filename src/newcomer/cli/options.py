@@ -385,8 +385,12 @@ def check_log_options(engine: str, scheduler: str | None, workers: int | None) -
         raise typer.BadParameter(f"there must be at least one worker, not {workers}", param_hint="--workers")
 
 
-def start_option(path: Path | None, estimator: str, old: str | None) -> Model | SavedMoments | None:
+NOTHING = "none"  # what `--from` is given to start from nothing, also where logs are a store
+
+
+def start_option(name: str | None, estimator: str, old: str | None) -> Model | SavedMoments | None:
     """What `--from` names: a model for em; for sold its moments, a file of that name or one beside the model."""
+    path = None if name in (None, NOTHING) else Path(str(name))
     if path is None:
         if old is not None:
             raise typer.BadParameter("this needs --from", param_hint="--old")
@@ -403,6 +407,34 @@ def start_option(path: Path | None, estimator: str, old: str | None) -> Model | 
         todo = f"{beside} does not exist: save moments with --moments {beside.name} when {path.name} is fitted"
         raise typer.BadParameter(todo, param_hint="--from")
     return SavedMoments.load(beside)
+
+
+def start_of_store(url: str, logs: Logs, begin: Any) -> tuple[Model | None, str]:
+    """Where a fit to the rows of a store starts, `begin` if that was asked for, and a sentence about it.
+
+    Without being asked it goes on from the model that the store served first, if the logs are read as its logs were.
+    """
+    from newcomer._warm_start import warm_start
+    from newcomer.errors import ModelError
+    from newcomer.logs.service_store import models_of_service_store
+    from newcomer.model import Model
+
+    served, file = models_of_service_store(url)
+    if begin is not None:
+        said = "the store served this model after another one: if it was fitted to the store, its rows now count twice"
+        return begin, f"--from: {said}" if getattr(begin, "id", "") in served[1:] else ""
+    if file is None:
+        return None, ""
+    try:
+        first = Model.from_bytes(file)
+        warm_start(first, logs, add=True)
+    except ModelError as error:
+        return (
+            None,
+            f"This fit knows the rows of the store alone, and nothing of the model that it served first: {error}",
+        )
+    known = "the model that this store served first, whose logs the store does not have"
+    return first, f"The fit goes on from {first.id[:12]}, {known}; --from {NOTHING} fits the store alone."
 
 
 @contextmanager

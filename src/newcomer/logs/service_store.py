@@ -411,6 +411,17 @@ def read_service_store(url: str, room: Callable[[], Scratch] = Scratch) -> Store
     return StoreLogs(files, users, served, (*served.notes, *left))
 
 
+def models_of_service_store(url: str) -> tuple[list[str], bytes | None]:
+    """The ids of the models that a store has served, in the order of their first generations, and the first one's file.
+
+    Logs of the first model are not in the store, since it was there before; later ones may have been fitted to it.
+    """
+    with closing(open_service_store(url)) as connection:
+        ids = connection.all("SELECT model FROM generations GROUP BY model ORDER BY min(generation)")
+        file = connection.all("SELECT file FROM models WHERE id = $1", ids[0][0]) if ids else []
+    return [row[0] for row in ids], bytes(file[0][0]) if file else None
+
+
 def _moved(connection: Connection) -> tuple[int, int]:
     """Users erased and merged so far."""
     erased = connection.all("SELECT value FROM meta WHERE name = 'erasures'")

@@ -79,7 +79,7 @@ def test_pages_of_other_origins_are_refused_on_loopback():
 
 
 def test_limits():
-    limits = Limits(body=1_000, candidates=5, batch=3, rate=40.0)
+    limits = Limits(body=1_000, candidates=5, batch=3, rate=10.0)
     with running(MemoryStore(), Config(limits=limits)) as one, httpx2.Client(base_url=one.url) as http:
         assert http.post("/v1/decide", json={"user": "u", "candidates": [1, 2, 3, 4, 5, 6]}).status_code == 413
         assert http.post("/v1/decide/batch", json={"items": [{"user": 1}] * 4}).status_code == 413

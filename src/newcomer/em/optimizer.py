@@ -363,7 +363,7 @@ class Optimizer:
         expected = self._told() / self.gram.mass
         if self.penalty.earlier is not None:
             sizes = np.maximum(np.linalg.eigvalsh(expected), 0.0)
-            known = self._along(self.penalty.earlier.precision)
+            known = self._by_eigenvector(self.penalty.earlier.precision)
             traces = (1.0 / (values[:, None] * sizes + known[:, None])).sum(axis=1)
         else:
             root = 1.0 / np.sqrt(self.penalty.weights + 1e-12 * values.max() * np.trace(expected))
@@ -376,7 +376,7 @@ class Optimizer:
             found = found + 1.0 / (self.sums.met / self.best.variances + self.penalty.offsets)
         return np.asarray(found)
 
-    def _along(self, by_row: Floats) -> Floats:
+    def _by_eigenvector(self, by_row: Floats) -> Floats:
         """Numbers (d,) of rows of W in the order of the eigenvectors of the Gram matrix, diagonal where one-hot."""
         vectors = self.gram.eigen[1]
         return by_row if isinstance(self.gram.matrix, Diagonal) else np.asarray((np.asarray(vectors) ** 2).T @ by_row)
@@ -472,7 +472,7 @@ class Optimizer:
             moved = vectors @ optimizer_solve_rows(values, expected, little, inside)
         else:
             sizes, turn = np.linalg.eigh(expected)
-            known = self._along(earlier.precision)[:, None]
+            known = self._by_eigenvector(earlier.precision)[:, None]
             moved = vectors @ ((inside @ turn / (values[:, None] * np.maximum(sizes, 0.0) + known)) @ turn.T)
             met = met + earlier.rows
         parts = [moved.ravel(), flat[first:last] * 2.0 / met]

@@ -33,6 +33,7 @@ except ImportError as error:
     raise MissingExtra.of("serve", purpose="services") from error
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
 JSON = (b"content-type", b"application/json")
 NUMBER = re.compile(r"[\w.:-]{1,64}")
 encode = msgspec.json.encode
@@ -50,14 +51,21 @@ class Endpoint:
         self.name, self.segments = operation.name, "{" in operation.path
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Send) -> None:
-        """Answer a request, whatever happens."""
-        begun = time.perf_counter()
+        """Answer a request of ASGI."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        raw = scope.get("raw_path") or scope["path"].encode()
+        await _reply(send, *await self.respond(headers, receive, raw, scope["query_string"]))
+
+    async def respond(
+        self, headers: dict[str, str], body: bytes | Receive, raw: bytes = b"", query: bytes = b""
+    ) -> tuple[Answer, str]:
+        """The answer to a request, whatever happens, and the request's id; `body` is there, or yet to be received."""
+        begun = time.perf_counter()
         number = headers.get("x-request-id", "")
-        if not NUMBER.fullmatch(number):
+        if not number or not NUMBER.fullmatch(number):
             number = _request_number()
         try:
-            answer = await self._answer(scope, headers, receive)
+            answer = await self._answer(headers, body, raw, query)
         except Refused as refused:
             answer = _refused_answer(refused)
         except StoreError as error:
@@ -75,40 +83,42 @@ class Endpoint:
             self.service.recent.refused(self.name, answer.status, answer.problem)
         elif self.name == "post_decide":
             self.service.recent.took.append(took)
-        self.log.request(self.name, number, answer.status, took)
-        await _reply(send, answer, number)
+        if self.log.requests or answer.status == 500:
+            self.log.request(self.name, number, answer.status, took)
+        return answer, number
 
-    async def _answer(self, scope: dict[str, Any], headers: dict[str, str], receive: Any) -> Answer:
+    async def _answer(self, headers: dict[str, str], body: bytes | Receive, raw: bytes, query: bytes) -> Answer:
         operation = self.operation
         if operation.role != "open":
             self.rate.take(self.tokens.check(operation.role, headers))
             if not self.service.ready:
                 raise Refused(503, "not_ready", "the loops are being compiled and the model loaded", retry=1)
-        body = await self._body(headers, receive)
-        raw = scope.get("raw_path") or scope["path"].encode()
-        call = Call(body, _segments(raw) if self.segments else [], _query(scope["query_string"]), _key(headers))
+        if not isinstance(body, bytes):
+            body = await self._body(headers, body)
+        call = Call(
+            body,
+            _segments(raw) if self.segments else [],
+            _query(query) if query else {},
+            _key(headers) if "idempotency-key" in headers else None,
+        )
         if self.decoder is not None:
             call.asked = decode_app_request(self.decoder, body)
         answer = await operation.handler(self.service, call)
         return answer if isinstance(answer, Answer) else Answer(answer)
 
-    async def _body(self, headers: dict[str, str], receive: Any) -> bytes:
+    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
         """The body, up to its limit."""
         said = headers.get("content-length", "0")
         if not said.isdigit() or int(said) > self.most:
             raise Refused(413, "too_large", f"at most {self.most:,} bytes are taken")
-        message = await receive()
-        body: bytes = message.get("body", b"")
-        if not message.get("more_body"):
-            return body
-        parts, size = [body], len(body)
-        while message.get("more_body"):
+        parts, size, more = list[bytes](), 0, True
+        while more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise Refused(400, "cut_short", "the request ended too early")
             parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > self.most:
+            size, more = size + len(parts[-1]), message.get("more_body", False)
+            if size > self.most:  # a body in chunks does not say its length beforehand
                 raise Refused(413, "too_large", f"at most {self.most:,} bytes are taken")
         return b"".join(parts)
 
@@ -154,13 +164,19 @@ def _refused_answer(refused: Refused) -> Answer:
     return Answer(refused.body(), headers, refused.status, refused.problem)
 
 
-async def _reply(send: Send, answer: Answer, number: str) -> None:
-    """Send an answer."""
+def reply_headers(answer: Answer, number: str) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer."""
     listed = [(b"content-length", b"%d" % len(answer.body)), (b"x-request-id", number.encode("latin-1"))]
+    if not answer.headers:
+        return [*listed, JSON]
     if "content-type" not in answer.headers:
         listed.append(JSON)
-    listed += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
-    await send({"type": "http.response.start", "status": answer.status, "headers": listed})
+    return listed + [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
+
+
+async def _reply(send: Send, answer: Answer, number: str) -> None:
+    """Send an answer."""
+    await send({"type": "http.response.start", "status": answer.status, "headers": reply_headers(answer, number)})
     await send({"type": "http.response.body", "body": answer.body})
 
 
@@ -181,8 +197,7 @@ class Log:
 
     def request(self, route: str, number: str, status: int, took: float) -> None:
         """A request that was answered."""
-        if self.requests or status == 500:
-            self.line("request", route=route, request=number, status=status, ms=round(1e3 * took, 2))
+        self.line("request", route=route, request=number, status=status, ms=round(1e3 * took, 2))
 
 
 class Application:
@@ -191,6 +206,10 @@ class Application:
     def __init__(self, endpoints: Sequence[Endpoint], starlette: Starlette) -> None:
         self.starlette = starlette
         self.plain = {(one.operation.method, one.operation.path): one for one in endpoints if not one.segments}
+        # What `protocol.Protocol` hands over itself.
+        self.direct = {
+            path.encode(): one for (method, path), one in self.plain.items() if method == "POST" and one.decoder
+        }
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Answer a request."""

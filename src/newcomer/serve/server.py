@@ -20,6 +20,7 @@ from newcomer.errors import MissingExtra, StoreError
 from newcomer.serve.app import Log, application
 from newcomer.serve.auth import Tokens, is_loopback_for_auth
 from newcomer.serve.background import prepare_background
+from newcomer.serve.protocol import Protocol
 from newcomer.serve.service import Service
 
 try:
@@ -56,6 +57,7 @@ def make_server(service: Service, tokens: Tokens | None, *, log: Log) -> uvicorn
     app: Any = application(service, tokens, log=log)
     config = uvicorn.Config(
         app,
+        http=Protocol,
         access_log=False,
         log_config=None,
         lifespan="off",

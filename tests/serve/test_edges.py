@@ -202,3 +202,16 @@ def test_whatever_is_sent_states_are_the_fold_of_what_the_oracle_keeps(tmp_path,
             with pytest.raises(nc.StoreError) as told:
                 client.reward(gone, 1.0)
             assert told.value.status in (404, 410)
+
+
+def test_actions_served_most_have_their_names():
+    names = tuple(f"film {i}" for i in range(12))
+    with running(MemoryStore(), model=model_of(action_names=names)) as one, httpx2.Client(base_url=one.url) as http:
+        http.post("/v1/decide", json={"user": "u", "candidates": [4]})
+        http.post("/v1/decide", json={"user": "u", "candidates": [99]})  # an action that the model does not know
+        served = http.get("/v1/status").json()["served"]
+        one.service.ready = False
+        assert http.get("/readyz").status_code == 503
+        one.service.ready = True
+        assert http.get("/v1/status").json()["errors"] == []  # that it is not ready is what was asked
+    assert [(each["action"], each["name"]) for each in served] == [(4, "film 3"), (99, None)]

@@ -79,7 +79,7 @@ class Endpoint:
             answer = _refused_answer(Refused(500, "bug", "this is a bug of the service; its log says more"))
         took = time.perf_counter() - begun
         self.service.metrics.answered(self.name, answer.status, took)
-        if answer.problem is not None:
+        if answer.problem is not None and self.name != "get_readyz":  # that it is not ready is what readyz is for
             self.service.recent.refused(self.name, answer.status, answer.problem)
         elif self.name == "post_decide":
             self.service.recent.took.append(took)

@@ -231,6 +231,7 @@ class Served(Struct):
 
     action: int | str | None
     share: float
+    name: str | None = None  # of the action, where the model has names
 
 
 class RecentError(Struct):

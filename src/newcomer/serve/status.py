@@ -44,10 +44,17 @@ async def status_report(service: Service) -> Report:
         now=time.time(),
         shares=status_shares(shares),
         speed=service.recent.speed(),
-        served=list(service.recent.served()),
+        served=[_named(serving, one) for one in service.recent.served()],
         errors=list(service.recent.errors),
         models=models.models,
     )
+
+
+def _named(serving: Serving, one: shapes.Served) -> shapes.Served:
+    """An action with its name, where the model that decides has one."""
+    names, known = serving.model.action_names, one.action is not None and serving.model.action_ids is not None
+    code = int(serving.model.codes([one.action])[0]) if names and known and one.action is not None else -1
+    return shapes.Served(one.action, one.share, names[code] if names and code >= 0 else None)
 
 
 async def status_counts(service: Service) -> Counts:

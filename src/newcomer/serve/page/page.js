@@ -41,7 +41,7 @@ function showStatus(status) {
   text($("users"), status.users.toLocaleString("en")); text($("events"), status.events.toLocaleString("en"));
   spark($("spark"), status.speed.last_minute);
   const most = Math.max(...status.served.map(one => one.share), 1e-9);
-  bars($("actions"), status.served.map(one => ({name: one.action === null ? "(no id)" : String(one.action),
+  bars($("actions"), status.served.map(one => ({name: one.name ?? (one.action === null ? "(no id)" : String(one.action)),
     share: one.share / most, words: `${(100 * one.share).toFixed(0)}%`, arm: ""})));
   rows($("models"), [...status.models].reverse().slice(0, 8).map(one => [
     `${one.id.slice(0, 8)} · ${one.status}${one.generation === null ? "" : `, generation ${one.generation}`}`,

@@ -4,19 +4,23 @@
 that users span all files. Every fit is a process of its own, seen from outside: wall seconds, processor seconds of it
 and of all its workers, and the peak memory of the largest process, libraries included. "after imports" are the
 processor seconds of reading and fitting alone. SOLD is fitted with rank 2 and no null, the default fit with everything
-as it comes. Peers and references are measured in the same run.
+as it comes. Peers and references are measured in the same run. Where one process takes many more wall than processor
+seconds, other programs ran beside it.
 
 `python -m benchmarks.scale --users 50000 local workers` measures some sections, smaller; what it measures takes the
-place of what docs/benchmarks/scale.csv has of these sections, and the page is written from that file.
+place of what docs/benchmarks/scale.csv has of these sections, and the page is written from that file, with the day on
+which each section was measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,7 +36,9 @@ SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 DIMS, CATALOGUES = (10, 50, 200), (100, 1000, 10_000, 100_000)
 BOTH = ("sold", "em")
 SHARE = 20  # the sweeps over dimension and actions take this part of the users
-PEERS = processes.ROOT / "benchmarks" / "peers" / ".venv" / "bin" / "python"
+PEERS = Path(
+    os.environ.get("NEWCOMER_PEERS", processes.ROOT / "benchmarks" / "peers" / ".venv" / "bin" / "python")
+)  # of `make bench-peers`
 Row = dict[str, Any]
 
 
@@ -164,7 +170,8 @@ def main(words: Sequence[str] = ()) -> None:
     with tempfile.TemporaryDirectory() as name:
         bench = Bench(Path(name), given.users, given.films)
         for section in given.sections or SECTIONS:
-            rows = [{"section": section, **row} for row in SECTIONS[section](bench)]
+            day = date.today().isoformat()
+            rows = [{"section": section, **row, "day": day} for row in SECTIONS[section](bench)]
             scale_page.keep(given.out, section, rows)
     scale_page.write(given.out, __doc__ or "")
 

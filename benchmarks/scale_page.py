@@ -30,6 +30,7 @@ COLUMNS: dict[str, Any] = {
     "sampled": pl.Int64,
     "em": pl.Int64,
     "bytes": pl.Float64,
+    "day": pl.String,  # on which it was measured
 }
 TITLES = {
     "local": "One process, beside the bare steps",
@@ -73,8 +74,10 @@ def write(folder: Path, text: str) -> None:
     for section, title in TITLES.items():
         rows = table.filter(pl.col("section") == section)
         if len(rows):
-            shown = rows.drop("section").select(column for column in rows.drop("section") if column.count())
-            parts += [f"## {title}", markdown(shown.rename(HEADINGS, strict=False)), VERDICTS[section](rows)]
+            told = rows.drop("section", "day")
+            shown, days = told.select(column for column in told if column.count()), rows["day"].unique().sort()
+            said = f"{VERDICTS[section](rows)} Measured on {', '.join(days)}."
+            parts += [f"## {title}", markdown(shown.rename(HEADINGS, strict=False)), said]
     body = "\n\n".join(part for part in parts if part) + "\n"
     (folder / "scale.md").write_text(body)
     beside = folder.parent / "how-to" / "scale.md"

@@ -12,11 +12,13 @@ With two workers, "measured" is the time of one process over the time that the s
 cores: the seconds of the main process and those of the busier worker. It is computed from processor seconds, since wall
 seconds depend on what else the machine does. Logs below 200,000 rows are fitted by one process; folds are shared out.
 
-`python -m benchmarks.waits check fit` measures some rows and keeps what docs/benchmarks/waits.csv has of the others.
+`python -m benchmarks.waits check fit` measures some rows and keeps what docs/benchmarks/waits.csv has of the others;
+`--at-once 6` measures six processes at a time, which makes processor seconds longer where cores or caches are shared.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import os
@@ -25,13 +27,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
+from benchmarks import scale
 from benchmarks.measure import PAGES, page
 from benchmarks.processes import ROOT
 
@@ -47,9 +51,19 @@ ROWS = {  # what is measured, its reference, and the aim
     "small-report": ("`report`, 349 users x 20 of 100", "`evaluate` of the same", "1.1 times"),
     "many": ("default fit, 500,000 users x 8 of 300", "a bare pass", "60 s"),
 }
+GROUPS = ("many", "evaluate-workers", "evaluate", "small", "check", "fit", "implicit")
+NOTES = """What is behind the numbers, and what keeps them from falling further:
+
+* Every second trial of an ascent on MovieLens-1M is a step that is too long. Such a trial is probed by its likelihood
+  alone, beside the shorter one; a search that begins with the step that was right before would need fewer, and would
+  change the numbers of every fit.
+* Of a pass with 24 directions about half is the two products of matrices, by BLAS at about 18 billion multiplications
+  a second; single precision would halve it, and is not exact enough for the search.
+* A check needs the whole fit: its decision names the best actions by the fit to everybody, and the gain by the fits
+  that chose it, and is the same record that `fit`, `evaluate` and `report` give.
+* An evaluation of few users makes ten fits to fewer users besides, for the learning curve; `quick` leaves them out."""
 COLUMNS = ("what", "measured", "reference", "of the reference", "ratio", "aim")
 RESULTS = PAGES / "waits.csv"
-PEERS = Path(os.environ.get("NEWCOMER_PEERS", ROOT / "benchmarks" / "peers" / ".venv" / "bin" / "python"))
 
 
 def films() -> nc.Logs:
@@ -139,32 +153,44 @@ def measured(name: str) -> dict[str, float]:
 
 def implicit() -> float:
     """Processor seconds of the peer's fit of the same ratings."""
-    from benchmarks.scale import write_ratings
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ratings.csv"
-        write_ratings(path, None)
+        scale.write_ratings(path, None)
         done = subprocess.run(
-            [PEERS, "-m", "benchmarks.peers.films", str(path)], check=True, capture_output=True, text=True, cwd=ROOT
+            [scale.PEERS, "-m", "benchmarks.peers.films", str(path)],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
         )
     return float(json.loads(done.stdout.splitlines()[-1])["cpu"])
 
 
-def main(names: list[str] | None = None) -> None:
-    """Measure those named, by default all, each in a process of its own, and write the page."""
-    found, groups = _kept(), ("check", "fit", "evaluate", "evaluate-workers", "small", "many")
-    for name in names or groups:
-        asked = [sys.executable, "-m", "benchmarks.waits", "--alone", name]
-        done = subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True)
-        found |= json.loads(done.stdout.splitlines()[-1])
-        if name == "fit" and PEERS.exists():
-            found["fit:of"] = implicit()
-        _keep(found)
+def alone(name: str) -> dict[str, float]:
+    """The same of a process of its own."""
+    if name == "implicit":
+        return {"fit:of": implicit()} if scale.PEERS.exists() else {}
+    asked = [sys.executable, "-m", "benchmarks.waits", "--alone", name]
+    done = subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def main(words: Sequence[str] = ()) -> None:
+    """Measure those named, by default all, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("groups", nargs="*", help=", ".join(GROUPS))
+    parser.add_argument("--at-once", type=int, default=1)
+    given = parser.parse_args(list(words))
+    found = _kept()
+    with ThreadPoolExecutor(given.at_once) as pool:
+        for told in pool.map(alone, given.groups or GROUPS):
+            found |= told
+            _keep(found)
     if "fit" in found and "evaluate" in found:
         found["evaluate:of"] = 5.0 * found["fit"]
     if {"evaluate", "workers:own", "workers:theirs"} <= found.keys():
         found["evaluate-workers"] = found["evaluate"] / (found["workers:own"] + found["workers:theirs"] / 2.0)
-    page("waits", "What people wait for", __doc__ or "", {"": pl.DataFrame(_rows(found), strict=False)})
+    page("waits", "What people wait for", f"{__doc__}\n{NOTES}", {"": pl.DataFrame(_rows(found), strict=False)})
 
 
 def _rows(found: dict[str, float]) -> list[dict[str, object]]:
@@ -195,4 +221,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--alone"]:
         print(json.dumps(measured(sys.argv[2])))
     else:
-        main(sys.argv[1:] or None)
+        main(sys.argv[1:])

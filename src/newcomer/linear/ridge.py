@@ -106,7 +106,10 @@ class Ridge(State):
     def assemble(cls, arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> Self:
         """The same, unchecked."""
         if f"{prefix}mean" not in arrays:
-            arrays = {**arrays, **_completed(arrays, prefix, arrays[f"{prefix}moment"])}
+            moment = arrays[f"{prefix}moment"]
+            own = _completed(arrays, prefix, moment)
+            own[f"{prefix}moment"], own[f"{prefix}count"] = moment, arrays[f"{prefix}count"]
+            arrays = own
         return super().assemble(arrays, prefix)
 
     def check_values(self) -> None:
@@ -131,7 +134,9 @@ def _completed(arrays: Mapping[str, NDArray[Any]], prefix: str, moment: Floats) 
     few = moment.ndim == 2 and moment.shape[1] <= learning_loops.ALWAYS
     if not few or (gram is None and shape[0] * shape[1] > FREE):
         raise ModelError("the state lacks the factors of its systems")
-    gram = np.repeat(_identity(moment.shape[1])[None], len(moment), axis=0) if gram is None else gram
+    if gram is None:
+        identity = _identity(moment.shape[1])[None]
+        gram = identity.copy() if len(moment) == 1 else np.repeat(identity, len(moment), axis=0)
     carry = np.zeros(shape) if carry is None else carry
     if gram.shape != shape or gram.dtype != np.float64 or moment.dtype != np.float64:
         raise ModelError("the systems of this state are of different sizes")

@@ -258,16 +258,15 @@ class State(Shown):
             whole, index = self._compact()
             layout = whole.layout()
             arrays = dict(zip(layout.names, layout.values(whole), strict=True))
-            if not state_file.state_file_writes(arrays.values()):
-                return files.pack_file(
-                    kind, {name: array for name, array, _ in self.arrays()}, {"record": asdict(record)}
-                )
             for prefix, state in layout.nested(whole):
                 for name, length in state.lengths().items():
                     arrays[prefix + name] = arrays[prefix + name][:, :length]
                 for name in state.derived():
                     del arrays[prefix + name]
-            return state_file.pack_state_file(kind, record.text, arrays, index)
+            packed = state_file.pack_state_file(kind, record.text, arrays, index)
+            if packed is not None:
+                return packed
+            return files.pack_file(kind, {name: array for name, array, _ in self.arrays()}, {"record": asdict(record)})
 
     def lengths(self) -> Mapping[str, int]:
         """How much of the second axis of some arrays, by their names in files, is in use: the rest is not written."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
@@ -42,7 +42,7 @@ FREE = 2**24  # entries that arrays of equal entries may have together
 VERSION = bytes((FORMAT,))
 FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
 REAL, WHOLE, FLAG = range(3)  # types of arrays
-CODES = {FLOAT.char: REAL, INT.char: WHOLE, np.dtype(np.bool_).char: FLAG}
+CODES: dict[str, int] = {FLOAT.char: REAL, INT.char: WHOLE, np.dtype(np.bool_).char: FLAG}
 LONG, LONGEST = 255, 2**40  # the byte that says that a length takes 8 more; no axis is longer
 AXES = 7  # of an array, beyond the first
 LENGTHS = struct.Struct("<II")
@@ -80,24 +80,44 @@ class Plan:
     fits: set[type] = field(default_factory=set)  # kinds of state that were made of such arrays before
 
 
-def state_file_writes(arrays: Iterable[Array]) -> bool:
-    """Whether all arrays are of types that the format has."""
-    return CODES.keys() >= {array.dtype.char for array in arrays}
+class Forms(NamedTuple):
+    """What the types and shapes of some arrays come to."""
+
+    types: tuple[int, ...]
+    ends: Ints  # (A,) where arrays end among the words
+    reals: Bools  # (A,) which are floats
+    axes: tuple[tuple[int, ...], ...]  # of each array, beyond the first
 
 
-def pack_state_file(kind: str, record: str, arrays: Mapping[str, Array], index: Ints | None = None) -> bytes:
-    """The bytes of a state of this kind; `record` is policy, settings and model as JSON, without the brackets."""
+@lru_cache(maxsize=256)
+def _forms(given: tuple[tuple[str, tuple[int, ...]], ...]) -> Forms | None:
+    """Of arrays with these characters of their types, and shapes; None where the format has not all of these types."""
+    if not CODES.keys() >= {char for char, _ in given}:
+        return None
+    types = tuple([CODES[char] for char, _ in given])
+    ends = np.array(list(accumulate([prod(shape) for _, shape in given])))
+    return Forms(types, ends, _reals(types), tuple([shape[1:] for _, shape in given]))
+
+
+def pack_state_file(kind: str, record: str, arrays: Mapping[str, Array], index: Ints | None = None) -> bytes | None:
+    """The bytes of a state of this kind; `record` is policy, settings and model as JSON, without the brackets.
+
+    None where the format has not the types of all arrays.
+    """
     rows = len(next(iter(arrays.values())))
     named = arrays if index is None else {"": index, **arrays}
     given = list(named.values())
-    types = tuple([CODES[array.dtype.char] for array in given])
-    runs = [(array.astype(INT) if code == FLAG else array).tobytes() for array, code in zip(given, types, strict=True)]
+    forms = _forms(tuple([(array.dtype.char, array.shape) for array in given]))
+    if forms is None:
+        return None
+    runs = [
+        (array.astype(INT) if code == FLAG else array).tobytes() for array, code in zip(given, forms.types, strict=True)
+    ]
     data = b"".join([*runs, bytes(8)])  # a word more, so that there is one
     kinds, out = np.empty(len(given), dtype=np.uint8), np.empty(len(data), dtype=np.uint8)
     words, numbers = np.frombuffer(data, INT), np.frombuffer(data, FLOAT)
-    ends = np.array(list(accumulate([array.size for array in given])))
-    size = state_loops.encode_state_words_loop(words, numbers, ends, _reals(types), FREE, kinds, out)
-    table = _write_table(tuple(named), types, tuple([array.shape[1:] for array in given]), kinds.tobytes())
+    size = state_loops.encode_state_words_loop(words, numbers, forms.ends, forms.reals, FREE, kinds, out)
+    table = _write_table(tuple(named), forms.types, forms.axes, kinds.tobytes())
     users = rows if index is None else len(index)
     head = f"[{json.dumps(kind)},{record},{users},{rows}]".encode()
     body = b"".join([LENGTHS.pack(len(head), len(table)), head, table, out[:size].tobytes()])

@@ -75,9 +75,9 @@ class ActionMemory(State):
 
     def lengths(self) -> dict[str, int]:
         """Entries and rows that somebody uses."""
-        width = int(self.used.max(initial=0))
+        width = int(self.used[0]) if len(self.used) == 1 else int(self.used.max(initial=0))
         entries = dict.fromkeys(("keys", "counts", "totals", "slots", "fixed"), width)
-        return entries | {"rows": int(self.slots[:, :width].max(initial=-1)) + 1}
+        return entries | {"rows": int(self.slots[:, :width].max(initial=-1)) + 1 if self.rows.shape[1] else 0}
 
     @property
     def entries(self) -> Entries:

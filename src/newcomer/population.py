@@ -81,7 +81,9 @@ class Population(Shown):
     @property
     def weights(self) -> Floats:
         """W = [m, L], (d, k + 1)."""
-        return np.column_stack([self.mean, self.factor])
+        weights = np.empty((len(self.mean), self.factor.shape[1] + 1))
+        weights[:, 0], weights[:, 1:] = self.mean, self.factor
+        return weights
 
     @property
     def second_moment(self) -> Floats:

@@ -9,8 +9,8 @@ alternating least squares, 15 iterations with 18 factors, one thread (benchmarks
 environment of `make bench-peers`, or one named by NEWCOMER_PEERS); five fits are five times the fit above.
 
 With two workers, "measured" is the time of one process over the time that the same work takes at best on two free
-cores: the seconds of the main process and those of the busier worker. It is computed from processor seconds, since wall
-seconds depend on what else the machine does. Logs below 200,000 rows are fitted by one process; folds are shared out.
+cores: the seconds of the main process and half of those of its workers. It is computed from processor seconds, since
+wall seconds depend on what else the machine does. Logs below 200,000 rows are fitted by one process; folds are shared out.
 
 `python -m benchmarks.waits check fit` measures some rows and keeps what docs/benchmarks/waits.csv has of the others;
 `--at-once 6` measures six processes at a time, which makes processor seconds longer where cores or caches are shared.
@@ -186,11 +186,19 @@ def main(words: Sequence[str] = ()) -> None:
         for told in pool.map(alone, given.groups or GROUPS):
             found |= told
             _keep(found)
+    _keep(found | {"load": os.getloadavg()[0]})
+    write()
+
+
+def write() -> None:
+    """Write the page from what is kept."""
+    found = _kept()
     if "fit" in found and "evaluate" in found:
         found["evaluate:of"] = 5.0 * found["fit"]
     if {"evaluate", "workers:own", "workers:theirs"} <= found.keys():
         found["evaluate-workers"] = found["evaluate"] / (found["workers:own"] + found["workers:theirs"] / 2.0)
-    page("waits", "What people wait for", f"{__doc__}\n{NOTES}", {"": pl.DataFrame(_rows(found), strict=False)})
+    load = f"\n\nThe load of the machine was {found['load']:.0f} at the end." if "load" in found else ""
+    page("waits", "What people wait for", f"{__doc__}\n{NOTES}{load}", {"": pl.DataFrame(_rows(found), strict=False)})
 
 
 def _rows(found: dict[str, float]) -> list[dict[str, object]]:

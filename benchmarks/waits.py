@@ -10,7 +10,8 @@ environment of `make bench-peers`, or one named by NEWCOMER_PEERS); five fits ar
 
 With two workers, "measured" is the time of one process over the time that the same work takes at best on two free
 cores: the seconds of the main process and half of those of its workers. It is computed from processor seconds, since
-wall seconds depend on what else the machine does. Logs below 200,000 rows are fitted by one process; folds are shared out.
+wall seconds depend on what else the machine does. Logs below 200,000 rows are fitted by one process; folds are shared
+out.
 
 `python -m benchmarks.waits check fit` measures some rows and keeps what docs/benchmarks/waits.csv has of the others;
 `--at-once 6` measures six processes at a time, which makes processor seconds longer where cores or caches are shared.
@@ -57,8 +58,8 @@ NOTES = """What is behind the numbers, and what keeps them from falling further:
 * Every second trial of an ascent on MovieLens-1M is a step that is too long. Such a trial is probed by its likelihood
   alone, beside the shorter one; a search that begins with the step that was right before would need fewer, and would
   change the numbers of every fit.
-* Of a pass with 24 directions about half is the two products of matrices, by BLAS at about 18 billion multiplications
-  a second; single precision would halve it, and is not exact enough for the search.
+* Of a pass with 24 directions about half is two products of matrices for each user, which BLAS makes in double
+  precision.
 * A check needs the whole fit: its decision names the best actions by the fit to everybody, and the gain by the fits
   that chose it, and is the same record that `fit`, `evaluate` and `report` give.
 * An evaluation of few users makes ten fits to fewer users besides, for the learning curve; `quick` leaves them out."""

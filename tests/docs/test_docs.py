@@ -29,7 +29,7 @@ import pytest
 from typer.main import get_command
 
 from newcomer.cli import main
-from newcomer.cli.check import BROKEN
+from newcomer.cli.output import BROKEN
 from newcomer.worlds import Synthetic
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -86,7 +86,7 @@ def _beside(shared: Finding, decision: Decision) -> Finding:
     """The finding on shared preferences, beside a decision to personalise."""
     if decision.personal != "yes" or shared.verdict not in ("doubtful", "unknowable"):
         return shared
-    what = f"{shared.what} Held-out users gain by personalising all the same, and they decide."
+    what = f"{shared.what} Held-out users gain by personalising nevertheless, and they decide."
     advice = "Nothing to do." if shared.verdict == "doubtful" else shared.advice
     return replace(shared, verdict="fine" if shared.verdict == "doubtful" else shared.verdict, what=what, advice=advice)
 

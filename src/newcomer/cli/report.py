@@ -50,7 +50,7 @@ def report_command(
 ) -> None:
     """Check LOGS, fit them, measure what new users would gain, and write one HTML page.
 
-    The page needs no network. Exit code 5 where the logs are broken; the page is written all the same.
+    The page needs no network. If the logs are broken, it is written too, and the exit code is 5.
     """
     from newcomer import Run, report
 

@@ -183,9 +183,9 @@ def test_the_commands_print_the_same_decision(tmp_path: Path, capsys: pytest.Cap
     said = {command: one_verdict.asked(file, command)["decision"] for command in one_verdict.COMMANDS}
     assert all(one == said["fit"] for one in said.values()) and said["fit"]["answer"] == "best for all"
     capsys.readouterr()
-    assert main.execute_command(["inspect", str(tmp_path / "email.newcomer")]) == 0
+    assert main.execute_command(["inspect", str(tmp_path / "patients.newcomer")]) == 0
     assert "Decision Serve everybody the best; nothing" in " ".join(capsys.readouterr().out.split())
-    assert main.execute_command(["inspect", str(tmp_path / "email.newcomer"), "--json"]) == 0
+    assert main.execute_command(["inspect", str(tmp_path / "patients.newcomer"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["decision"] == said["fit"]
 
 

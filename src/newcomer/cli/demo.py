@@ -116,7 +116,7 @@ def demo_command(
             output.print_json("demo", content)
             return
         _tell_newcomers(rows, regret)
-        _say("4. One of the new users, step by step, and whose scores rose and fell most")
+        _say(f"4. One of the new users, step by step (up, down: the {scene.noun}s whose scores moved most)")
         for line in _one_demo_newcomer(scene, model, seed=seed):
             output.output_console().print(line, markup=False, soft_wrap=False)
         _close(files, time.monotonic() - begun)

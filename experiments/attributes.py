@@ -22,9 +22,16 @@ What is tried was listed before any of it was looked at:
                repeats cannot tell: the same models told so (persistence 0) are a table of their own
     rules      PriorUCB with the attributes, PriorUCB fitted without, attributes permuted among people, plain ridge
                regression of attribute x feature ("regression"; where it is small enough), all after 0, 1, 2, 5 and,
-               where histories allow, 10 interactions; on taxes also m, L and the noise found together with the effects
-               of attributes by fifteen steps of EM ("joint"), in place of those of the fit. All these are Gaussian;
-               where rewards are 0 and 1, also outcome="binary" with attributes and without
+               where histories allow, 10 interactions. All these are Gaussian; where rewards are 0 and 1, also
+               outcome="binary" with attributes and without
+    joint      m, L and the variances found together with the effects of attributes (`newcomer.em.joint`) in 3 rounds,
+               as `fit` does ("attributes"), in 1, and in none: effects given the fit without attributes ("given the
+               fit"). The rule: three rounds are the default unless they are worse than none by more than two standard
+               errors of the paired difference ("joined") in any table after any number of interactions
+
+Folds are made one by one, and kept: `python -m experiments.attributes taxes/0` makes the first of `taxes`, `... taxes`
+those that are missing, and the table. All rules of a fold share one fit without attributes, which does not depend on
+them.
 """
 
 from __future__ import annotations
@@ -32,6 +39,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -41,15 +49,15 @@ import polars as pl
 
 from experiments import markdown
 from experiments.results_table import Command
-from newcomer._fit import fit
+from newcomer._fit import FitSettings, Fitting, fit, fit_by_em, fit_with_attributes
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.em.attributes import population_with_attributes
-from newcomer.encoding import encode_columns, table_to_encode, translate_encoding
+from newcomer.em.passes import Passes
+from newcomer.encoding import encode_columns, table_to_encode
 from newcomer.evaluation.predictors import regression_predictor
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
-from newcomer.outcome import has_binary_outcome
+from newcomer.outcome import as_binary_outcome, fit_binary_outcome, has_binary_outcome
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.prior import PriorUCB
 from newcomer.population import AttributePrior
@@ -58,10 +66,12 @@ PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "attributes.png"
 OUT = "attributes.csv"
 DEALS, CHOICES, STEPS = 10, 8, (0, 1, 2, 5, 10)
 WITH, WITHOUT, PERMUTED, REGRESSION = "attributes", "without", "permuted", "regression"
-JOINT, BINARY, BINARY_WITHOUT = "joint", "binary", "binary, without"
-TOLD = (WITH, WITHOUT, PERMUTED, REGRESSION, JOINT, BINARY, BINARY_WITHOUT)
-HEADS = ["table", "interactions", "users", "with attributes", "without", "permuted", "regression", "joint EM"]
-HEADS += ["binary, with", "binary, without", "added"]
+GIVEN, ONCE, BINARY, BINARY_WITHOUT = "given the fit", "one round", "binary", "binary, without"
+JOINED = {GIVEN: 0, ONCE: 1, WITH: 3}  # rounds in which everything is found together
+AFTER = [f"after {t}" for t in STEPS]
+TOLD = (WITH, WITHOUT, PERMUTED, REGRESSION, GIVEN, ONCE, BINARY, BINARY_WITHOUT)
+HEADS = ["table", "interactions", "users", "with attributes", "without", "permuted", "regression"]
+HEADS += ["effects given the fit", "one round", "binary, with", "binary, without", "added", "joined"]
 START = "| table | interactions |"
 
 
@@ -272,64 +282,50 @@ def regressed(table: Table, logs: Logs, model: Model) -> Any:
     return scores
 
 
-def joint(logs: Logs, plain: Model, model: Model) -> Model:
-    """The same attributes as in `model`, with m, L and the noise found together with Gamma by fifteen steps of EM.
+def models_of(table: Table, logged: Bools, number: int) -> dict[str, Model]:
+    """The models of a fold. All begin with the same fit without attributes; nobody is held out of these."""
+    own, other = logs_of(table, logged, table.people), logs_of(table, logged, permuted(table.people, number))
+    plain = fit(logs_of(table, logged, None), calibrate=False, null=False, outcome="gaussian")
+    passes = Passes(own)
+    _, people = fit_by_em(passes, FitSettings(calibrate=False, null=False).checked(own), None)
+    people = replace(people, held_out=(), before=replace(people.before or people, held_out=()))
 
-    Rows bring features, of d columns. In each step z of a user has its posterior given rewards and attributes; Gamma is
-    a ridge regression of its mean on x; W = [m, L] solves the normal equations of all rows, with the fit's precision.
-    """
-    batch = next(logs.batches(rows=logs.summary.rows))
-    assert batch.attributes is not None and plain.evidence.population is not None
-    covariance = np.array(model.attribute_covariance)
-    x = AttributePrior(np.zeros((0, len(covariance))), covariance).completed(
-        translate_encoding(batch.attributes, batch.attribute_columns, model.attributes)
-    )
-    length, dim, rank = int(batch.lengths[0]), plain.dim, plain.factor.shape[1]
-    X, r = batch.features.reshape(-1, length, dim), batch.rewards.reshape(-1, length)
-    gram, pull = np.einsum("nhd,nhe->nde", X, X), np.einsum("nhd,nh->nd", X, r)
-    mean, factor, noise, gamma = plain.mean, plain.factor, plain.noise_variance, np.zeros((rank, x.shape[1]))
-    weights = np.tile([plain.evidence.population.mean_precision, *rank * [plain.evidence.population.precision]], dim)
-    for _ in range(15):
-        images, before = X @ factor, x @ gamma.T
-        left = np.linalg.inv(np.eye(rank) + np.einsum("nhk,nhl->nkl", images, images) / noise)
-        error = r - X @ mean - np.einsum("nhk,nk->nh", images, before)
-        z = before + np.einsum("nkl,nhl,nh->nk", left, images, error, optimize=True) / noise
-        gamma = np.linalg.solve(x.T @ x + np.eye(x.shape[1]) / 0.5**2, x.T @ z).T
-        both = np.column_stack([np.ones(len(z)), z])
-        squares = both[:, :, None] * both[:, None, :]
-        squares[:, 1:, 1:] += left
-        system = np.einsum("nde,nab->daeb", gram, squares, optimize=True).reshape(dim * (rank + 1), -1) / noise
-        found = np.linalg.solve(system + np.diag(weights), np.einsum("nd,na->da", pull, both).ravel() / noise)
-        mean, factor = np.split(found.reshape(dim, rank + 1), [1], axis=1)
-        mean = mean[:, 0]
-        rest = r - np.einsum("nhd,nd->nh", X, both @ np.column_stack([mean, factor]).T)
-        unsure = np.einsum("nhk,nkl,nhl->", X @ factor, left, X @ factor, optimize=True)
-        noise = float(((rest**2).sum() + unsure) / r.size)
-    prior, whole = population_with_attributes(factor, factor @ gamma, covariance)
-    changed = replace(model, mean=mean, factor=whole, noise_variance=noise, residual_variance=np.zeros(0))
-    return replace(changed, attribute_effects=prior.effects)
+    def known(passes: Passes, population: Any, model: Model, rounds: int) -> Model:
+        found = replace(people, population=population)
+        return fit_with_attributes(passes, found, Fitting(model), rounds=rounds).model
+
+    models = {name: known(passes, people.population, plain, rounds) for name, rounds in JOINED.items()}
+    models |= {WITHOUT: plain, PERMUTED: known(Passes(other), people.population, plain, JOINED[WITH])}
+    if has_binary_outcome(own.summary):
+        clicks = fit_binary_outcome(passes, people, None).population
+        models[BINARY_WITHOUT] = as_binary_outcome(plain, clicks)
+        models[BINARY] = known(passes, clicks, models[BINARY_WITHOUT], 0)
+    if not number:  # what is shared changes nothing
+        assert fit(own, calibrate=False, null=False, outcome="gaussian").id == models[WITH].id
+    print(table.name, number, models[WITH].evidence.joint, flush=True)
+    return models
 
 
-def run(name: str, *, quick: bool = False) -> list[dict[str, Any]]:
+def fold(name: str, number: int, *, quick: bool = False) -> pl.DataFrame:
+    """A fold of a table: of every rule and newcomer the gains after some interactions, and the attributes kept."""
+    table = first_people(TABLES[name](), FEW) if quick else TABLES[name]()
+    logged, newcomers = next(islice(folds_of(table), number, None))
+    models = models_of(table, logged, number)
+    own = logs_of(table, logged, table.people)
+    kept = ",".join(one.name for one in models[WITH].attributes)
+    print(name, number, kept, "permuted:", [one.name for one in models[PERMUTED].attributes], flush=True)
+    found = judge(table, newcomers, models, regressed(table, own, models[WITHOUT]), number)
+    frames = [pl.DataFrame(gains, schema=AFTER).with_columns(rule=pl.lit(rule)) for rule, gains in found.items()]
+    return pl.concat(frames).with_columns(kept=pl.lit(kept))
+
+
+def run(name: str, command: Command) -> list[dict[str, Any]]:
     """All folds of a table, as rows of the results; one fold of few people where it must be quick."""
-    table, values, kept = TABLES[name](), list[dict[str, Floats]](), list[list[str]]()
-    table = first_people(table, FEW) if quick else table
-    for number, (logged, newcomers) in enumerate(islice(folds_of(table), 1 if quick else None)):
-        plain, own = logs_of(table, logged, None), logs_of(table, logged, table.people)
-        other = logs_of(table, logged, permuted(table.people, number))
-        models = {
-            WITH: fit(own, calibrate=False, outcome="gaussian"),
-            WITHOUT: fit(plain, calibrate=False, outcome="gaussian"),
-            PERMUTED: fit(other, calibrate=False, outcome="gaussian"),
-        }
-        if table.features is not None and models[WITH].attributes:
-            models[JOINT] = joint(own, models[WITHOUT], models[WITH])
-        if has_binary_outcome(own.summary):
-            models[BINARY] = fit(own, calibrate=False, outcome="binary")
-            models[BINARY_WITHOUT] = fit(plain, calibrate=False, outcome="binary")
-        kept.append([one.name for one in models[WITH].attributes])
-        print(name, number, kept[-1], "permuted:", [one.name for one in models[PERMUTED].attributes], flush=True)
-        values.append(judge(table, newcomers, models, regressed(table, own, models[WITHOUT]), number))
+    table, quick = TABLES[name](), command.quick
+    folds = range(1 if quick else table.folds)
+    pieces = [command.piece(f"{name}/{one}", partial(fold, name, one, quick=quick)) for one in folds]
+    kept, rules = [one["kept"][0] for one in pieces], pieces[0]["rule"].unique(maintain_order=True)
+    values = [{rule: one.filter(rule=rule).select(AFTER).to_numpy() for rule in rules} for one in pieces]
     found = {rule: np.concatenate([one[rule] for one in values]) for rule in values[0]}
     reward = float(table.frame["reward"].mean())  # type: ignore[arg-type]
     rows = []
@@ -342,7 +338,9 @@ def run(name: str, *, quick: bool = False) -> list[dict[str, Any]]:
             row = {"table": name, "rule": rule, "interactions": t, "people": len(own), "mean reward": reward}
             row |= {"gain": own.mean(), "error": own.std() / np.sqrt(len(own))}
             row |= {"added": added.mean(), "error of added": added.std() / np.sqrt(len(own))}
-            rows.append(row | {"kept": "; ".join(",".join(one) for one in kept) if rule == WITH else ""})
+            joined = own - found[GIVEN][:, place] if rule in JOINED else np.zeros(1)
+            row |= {"joined": joined.mean(), "error of joined": joined.std() / np.sqrt(len(own))}
+            rows.append(row | {"kept": "; ".join(kept) if rule == WITH else ""})
     return rows
 
 
@@ -397,7 +395,8 @@ def emails() -> list[dict[str, Any]]:
             row = {"table": table, "rule": rule, "interactions": t, "people": len(new), "mean reward": best.mean()}
             row |= {"gain": gain.mean(), "error": gain.std() / np.sqrt(len(new)), "added": added.mean()}
             kept = ",".join(one.name for one in fitted[rule].attributes) if rule in fitted else ""
-            rows.append(row | {"error of added": added.std() / np.sqrt(len(new)), "kept": kept})
+            row |= {"error of added": added.std() / np.sqrt(len(new)), "joined": 0.0, "error of joined": 0.0}
+            rows.append(row | {"kept": kept})
     return rows
 
 
@@ -412,15 +411,20 @@ def with_table(page: str, results: Path) -> str:
             at = {row["rule"]: row for row in found.filter(table=table, interactions=t).iter_rows(named=True)}
             told = [markdown.number(at[one]["gain"], at[one]["error"]) if one in at else "" for one in TOLD]
             added = markdown.number(at[WITH]["added"], at[WITH]["error of added"])
-            rows.append([table, str(t), f"{at[WITH]['people']:,}", *told, added])
+            joined = markdown.number(at[WITH]["joined"], at[WITH]["error of joined"]) if GIVEN in at else ""
+            rows.append([table, str(t), f"{at[WITH]['people']:,}", *told, added, joined])
     return markdown.replaced(page, START, markdown.table(HEADS, rows))
 
 
 def main(command: Command) -> None:
     """Run tables, and write those that were run; others of the same code stay."""
     parts = []
+    for name, number in command.pieces:
+        command.piece(f"{name}/{number}", partial(fold, name, int(number)))
+    if command.pieces:
+        return
     for name in QUICK if command.quick else command.parts:
-        parts.append(pl.DataFrame(emails() if name == "emails" else run(name, quick=command.quick)))
+        parts.append(pl.DataFrame(emails() if name == "emails" else run(name, command)))
         with pl.Config(tbl_rows=100, tbl_cols=20):
             print(parts[-1].drop("kept", "mean reward"), flush=True)
     rows = command.with_other_parts(pl.concat(parts, how="vertical_relaxed"), OUT, pl.col("table"))

@@ -7,7 +7,8 @@ Every `python -m experiments...` that makes tables has the same arguments:
 Without arguments it makes the tables of experiments/results. `--quick` takes the same way through the code with the
 first few worlds, splits or people, in seconds, and writes to experiments/quick: `python -m experiments.contents waive`
 compares such tables of two commits. Where a table has parts, parts may be made one by one: the rows of other parts stay
-if they are of the same code, and are left out if they are not.
+if they are of the same code, and are left out if they are not. A part that takes long is made of pieces (`PART/PIECE`:
+a fold, a split, a world), each kept in out/pieces for the code that made it, so that they too can be made one by one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,11 @@ from newcomer.paper import contents
 
 RESULTS = Path(__file__).parent / "results"
 QUICK = Path(__file__).parent / "quick"
+PIECES = Path(__file__).parents[1] / "out" / "pieces"
 PACKAGES = {"newcomer": contents.PACKAGE, "experiments": Path(__file__).parent}
+
+
+_elsewhere: list[float] = []  # processor seconds of pieces that other runs have made
 
 
 @dataclass(frozen=True)
@@ -51,10 +57,30 @@ class Command:
         parser.add_argument("--out", type=Path, metavar="DIR", help="where tables go")
         asked = parser.parse_args(words)
         chosen = tuple(asked.parts) if parts else ()
-        if unknown := [part for part in chosen if part not in parts]:
+        if unknown := [part for part in chosen if part.partition("/")[0] not in parts]:
             parser.error(f"there is no part '{unknown[0]}': choose of {', '.join(parts)}")
         out = asked.out or (QUICK if asked.quick else RESULTS)
         return cls(module, chosen or parts, asked.quick, out, whole=not chosen or {*chosen} == {*parts})
+
+    @property
+    def pieces(self) -> tuple[tuple[str, str], ...]:
+        """The pieces that were asked for, as (part, piece): to be made and kept, without a table."""
+        return tuple((part, piece) for part, _, piece in (one.partition("/") for one in self.parts) if piece)
+
+    def piece(self, name: str, make: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        """A piece of a table: as this very code has made it before, or made now; a quick run keeps none."""
+        if self.quick:
+            return make()
+        path = PIECES / f"{self.module}-{name.replace('/', '-')}-{contents.code([self.module], PACKAGES)}.parquet"
+        if path.is_file():
+            found = pl.read_parquet(path)
+            _elsewhere.append(float(found["seconds"][0]))
+            return found.drop("seconds")
+        begun = time.process_time()
+        found = make()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found.with_columns(seconds=time.process_time() - begun).write_parquet(path)
+        return found
 
     def write(self, frame: pl.DataFrame, name: str, **options: Any) -> None:
         """Write a table, and note the command, its code and its processor seconds (ended workers included)."""
@@ -62,7 +88,7 @@ class Command:
         frame.write_csv(self.out / name, **({} if self.quick else options))  # quick tables keep all digits
         told = f"python -m {self.module}{' --quick' if self.quick else ''}"
         spent = os.times()
-        seconds = spent.user + spent.system + spent.children_user + spent.children_system
+        seconds = spent.user + spent.system + spent.children_user + spent.children_system + sum(_elsewhere)
         if (row := self._same_code(name)) and not self.whole:
             seconds += float(row.seconds)
         contents.record(self.out, name, command=told, modules=[self.module], seconds=seconds, packages=PACKAGES)

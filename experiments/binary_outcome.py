@@ -223,22 +223,24 @@ def taxes(folds: Sequence[int] = range(5)) -> Iterator[dict[str, Any]]:
         policies: dict[str, Any] = {name: nc.PriorUCB(model) for name, model in models.items()}
         policies["gaussian, mean"] = nc.PopulationMean(models["gaussian"])
         policies["binary, mean"] = nc.PopulationMean(models["binary"])
-        found: dict[tuple[str, int], list[float]] = {}
-        for one in people[fold == unit]:
-            rows = np.flatnonzero(user == one)
-            rng = np.random.default_rng([126, int(one)])
-            for _ in range(10):
+        new = people[fold == unit]
+        rngs = [np.random.default_rng([126, int(one)]) for one in new]
+        own = [np.flatnonzero(user == one) for one in new]
+        found: dict[tuple[str, int], list[Floats]] = {}
+        for _ in range(10):
+            offered, known = np.empty((len(new), 8), dtype=np.int64), np.empty((len(new), 5), dtype=np.int64)
+            for i, (rng, rows) in enumerate(zip(rngs, own, strict=True)):
                 order = rng.permutation(np.unique(task[rows]))
-                offered = rows[np.isin(task[rows], order[:4])]
-                known = rng.permutation(rows[np.isin(task[rows], order[4:])])[:5]
-                for name, policy in policies.items():
-                    state = policy.start(1)
-                    for t in range(6):
-                        if t in (0, 1, 2, 5):
-                            chosen = int(policy.choose(state, features[offered][None])[0])
-                            found.setdefault((name, t), []).append(1.0 - reward[offered[chosen]])
-                        if t < len(known):
-                            policy.update(state, features[known[t]][None], reward[known[t]][None])
+                offered[i] = rows[np.isin(task[rows], order[:4])]
+                known[i] = rng.permutation(rows[np.isin(task[rows], order[4:])])[:5]
+            for name, policy in policies.items():
+                state = policy.start(len(new))
+                for t in range(6):
+                    if t in (0, 1, 2, 5):
+                        chosen = policy.choose(state, features[offered])
+                        found.setdefault((name, t), []).append(1.0 - reward[offered[np.arange(len(new)), chosen]])
+                    if t < 5:
+                        policy.update(state, features[known[:, t]], reward[known[:, t]])
         for (name, t), values in found.items():
             row = {
                 "place": "taxes",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from experiments import (
     attributes,
+    attributes_page,
     binary_outcome,
     contents_page,
     evaluate_coverage,
@@ -39,6 +40,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     rivals = docs / "explanation" / "related-work.md"
     radius, people = docs / "explanation" / "radius.md", paper / "measured-people.md"
     scale, known, clicks = paper / "measured-samples.md", paper / "measured-attributes.md", paper / "measured-clicks.md"
+    advice = docs / "how-to" / "attributes.md"
     enough, helps, loop = paper / "measured-check.md", paper / "measured-evaluate.md", paper / "measured-loop.md"
     return {
         root / "experiments" / "README.md": contents_page.page(results),
@@ -51,7 +53,10 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         rivals: rivals_page.with_tables(rivals.read_text(encoding="utf-8"), results),
         enough: self_selection.with_table(enough.read_text(encoding="utf-8"), results),
         helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
-        known: attributes.with_table(known.read_text(encoding="utf-8"), results),
+        known: attributes_page.with_sentence(
+            attributes.with_table(known.read_text(encoding="utf-8"), results), results
+        ),
+        advice: attributes_page.with_sentence(advice.read_text(encoding="utf-8"), results),
         loop: service_loop.with_table(loop.read_text(encoding="utf-8"), results),
         clicks: rare_clicks.with_table(
             link_choice.with_table(binary_outcome.with_tables(clicks.read_text(encoding="utf-8"), results), results),

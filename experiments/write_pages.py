@@ -56,7 +56,9 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         known: attributes_page.with_sentence(
             attributes.with_table(known.read_text(encoding="utf-8"), results), results
         ),
-        advice: attributes_page.with_sentence(advice.read_text(encoding="utf-8"), results),
+        advice: attributes_page.with_taxes(
+            attributes_page.with_sentence(advice.read_text(encoding="utf-8"), results), results
+        ),
         loop: service_loop.with_table(loop.read_text(encoding="utf-8"), results),
         clicks: rare_clicks.with_table(
             link_choice.with_table(binary_outcome.with_tables(clicks.read_text(encoding="utf-8"), results), results),

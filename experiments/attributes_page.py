@@ -43,12 +43,12 @@ def with_taxes(page: str, results: Path) -> str:
     def gain(rule: str, t: int) -> str:
         return markdown.number(at[rule, t]["gain"], at[rule, t]["error"])
 
-    text = f"{TAXES} a choice among eight of a person's own rows gains {gain(WITH, 0)} over the population mean before the "
+    text = f"{TAXES} a choice among eight of a person's own rows gains {gain(WITH, 0)} over the population mean before "
+    text += f"the first interaction ({gain(WITHOUT, 0)} without attributes, {gain(REGRESSION, 0)} by plain regression "
     text += (
-        f"first interaction ({gain(WITHOUT, 0)} without attributes, {gain(REGRESSION, 0)} by plain regression on them) "
+        f"on them) and {gain(WITH, 5)} after five ({gain(WITHOUT, 5)} without): mean and standard error over people, "
     )
-    text += f"and {gain(WITH, 5)} after five ({gain(WITHOUT, 5)} without): mean and standard error over people, five "
-    text += "folds, ten deals, known and candidate rows of different tasks."
+    text += "five folds, ten deals, known and candidate rows of different tasks."
     return markdown.replaced(page, TAXES, text)
 
 

@@ -14,7 +14,8 @@ of newcomers who begin with the repeatability that a hundred earlier users told 
 **Tables** (0/1: an answer of at least 4). Young People (20 logged) and bfi (12 logged), as `newcomer reproduce people`
 plays them: 40 rounds of ten questions, the same answer again, half redrawn, everything redrawn, half of the people
 redraw; and each question once. Newcomers alone and after twenty earlier ones; three splits of each table. Films of
-MovieLens at least 4 stars, each once, a hundred people. `taxes`, five folds: choices of held-out people among eight of
+MovieLens at least 4 stars (of 1,000 ratings or more; 20 ratings logged of two thirds of the people): ten rounds of
+eight of a newcomer's own films, each once, 200 people. `taxes`, five folds: choices of held-out people among eight of
 their own rows after 0 to 5 interactions.
 
 **What is tried**, written down before any of it was run:
@@ -49,21 +50,20 @@ import polars as pl
 
 import newcomer as nc
 from experiments import markdown
+from experiments.attributes import folds_of, movielens
 from experiments.results_table import Command
 from newcomer.arrays import Floats
 from newcomer.logs import Logs
 from newcomer.model import Model
 from newcomer.paper.scale import Setting
-from newcomer.paper.studies.comparison import regrets
 from newcomer.paper.studies.earlier_users import EARLIER, deal, serve
 from newcomer.paper.studies.people import LIKED, LIKES, ONCE, ROUNDS, people_table
-from newcomer.paper.worlds.ratings import Ratings
-from newcomer.paper.worlds.replay import Replay
 from newcomer.transforms import sigmoid
 
 OUT = "binary-outcome.csv"
 TEMPLATES, LOGGED, EACH, HORIZON, NEWCOMERS, BEFORE = 12, 20_000, 6, 20, 2_000, 100
 WORLDS, SPLITS, LIKERS = range(105, 110), range(101, 104), 200  # seeds that nothing was chosen by
+FILM_ROUNDS = 10
 
 
 def links(logs: Logs) -> tuple[dict[str, Model], str]:
@@ -253,22 +253,27 @@ def taxes(folds: Sequence[int] = range(5)) -> Iterator[dict[str, Any]]:
 
 
 def films() -> Iterator[dict[str, Any]]:
-    """Real film ratings of at least 4 stars, each film once."""
-    setting = Setting("full", str(Path(os.environ["NEWCOMER_DATA"]) / "ml-1m"), os.environ.get("NEWCOMER_CACHE", ""))
-    place = Replay.load(setting.data, cache=setting.cache or None)
-    place = replace(place, train=_liked(place.train), test=_liked(place.test))
-    logs = place.logs()
-    models, auto = links(logs)
+    """Real film ratings of at least 4 stars: in ten rounds newcomers get eight films of their own, each film once."""
+    table = movielens()
+    logged, others = next(folds_of(table))
+    user, action = (table.frame[name].to_numpy() for name in ("user", "action"))
+    reward = (table.frame["reward"].to_numpy() >= 4).astype(np.float64)
+    models, auto = links(Logs.from_arrays(user=user[logged], action=action[logged], reward=reward[logged]))
     policies: dict[str, Any] = {name: nc.PriorUCB(model) for name, model in models.items()}
     policies["gaussian, mean"] = nc.PopulationMean(models["gaussian"])
-    rows = regrets(policies, place, horizon=40, users=100, seed=0)
-    for policy, unit, value in rows.select("policy", "user", "regret").iter_rows():
-        row = {"place": "films", "case": ONCE, "policy": policy, "unit": unit, "value": value}
-        yield from _with_auto(row | {"error": 0.0, "rank": models["gaussian"].factor.shape[1]}, auto)
-
-
-def _liked(ratings: Ratings) -> Ratings:
-    return replace(ratings, rating=(ratings.rating >= 4).astype(ratings.rating.dtype))
+    people, counts = np.unique(user[others], return_counts=True)
+    people = people[counts >= FILM_ROUNDS * 8][:LIKERS]
+    rows = [np.random.default_rng([126, int(one)]).permutation(np.flatnonzero(user == one)) for one in people]
+    offered = np.stack([one[: FILM_ROUNDS * 8].reshape(FILM_ROUNDS, 8) for one in rows], axis=1)  # (T, n, 8)
+    for name, policy in policies.items():
+        state, regret, who = policy.start(len(people)), np.zeros(len(people)), np.arange(len(people))
+        for now in offered:
+            chosen = now[who, policy.choose(state, ids=action[now])]
+            regret += reward[now].max(axis=1) - reward[chosen]
+            policy.update(state, ids=action[chosen], reward=reward[chosen])
+        for one, value in zip(people.tolist(), regret.tolist(), strict=True):
+            row = {"place": "films", "case": ONCE, "policy": name, "unit": one, "value": value, "error": 0.0}
+            yield from _with_auto(row | {"rank": models["gaussian"].factor.shape[1]}, auto)
 
 
 def ratios(table: pl.DataFrame) -> pl.DataFrame:

@@ -544,6 +544,7 @@ def test_every_figure_has_a_verdict_and_the_pages_are_what_the_tables_say() -> N
     )
     places += ("docs/paper/measured-attributes.md", "docs/paper/measured-clicks.md", "docs/paper/measured-loop.md")
     places += ("experiments/README.md", "docs/paper/theory.md", "docs/explanation/related-work.md")
+    places += ("docs/how-to/attributes.md",)
     assert set(written) == {root / place for place in places}
     for path, text in written.items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m experiments.write_pages"

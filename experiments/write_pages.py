@@ -53,8 +53,9 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         rivals: rivals_page.with_tables(rivals.read_text(encoding="utf-8"), results),
         enough: self_selection.with_table(enough.read_text(encoding="utf-8"), results),
         helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
-        known: attributes_page.with_sentence(
-            attributes.with_table(known.read_text(encoding="utf-8"), results), results
+        known: attributes_page.with_remarks(
+            attributes_page.with_sentence(attributes.with_table(known.read_text(encoding="utf-8"), results), results),
+            results,
         ),
         advice: attributes_page.with_taxes(
             attributes_page.with_sentence(advice.read_text(encoding="utf-8"), results), results

@@ -9,8 +9,9 @@ old, and is made again; or it is waived: `waive` makes the table with `--quick` 
 code is now, and if all numbers agree to 1e-9 it writes the table, the hash of the code and the reason to
 `results/waivers.csv`. The next change of the code ends the waiver. A test fails while a table is old.
 
-All quick tables of a commit are made by one run, and stay in `.work/quick` (NEWCOMER_WORK): the next waiver needs only
-those of the code as it is now. `hash` writes the hashes of `contents.csv` anew, each from the code of its own commit.
+All quick tables of a commit are made by one run, and stay in `.work/quick` (NEWCOMER_WORK) by the hash of their code:
+the next waiver needs only those of code that has changed. `hash` writes the hashes of `contents.csv` anew, each from
+the code of its own commit.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -102,18 +103,20 @@ def waive(tables: list[str], reason: str) -> None:
         if row.commit.endswith("+"):
             raise SystemExit(f"{table} was made by code that was not committed ({row.commit}): make it again")
         by_commit.setdefault(row.commit, []).append(row)
+    now = {table: code_now(rows[table]) for table in tables}
+    make_quick_tables({table: (rows[table], code) for table, code in now.items()}, ROOT)
     wrong = []
-    with tempfile.TemporaryDirectory() as folder:
-        now = quick_tables([rows[table] for table in tables], ROOT, Path(folder))
-        for commit, own in by_commit.items():
+    for commit, own in by_commit.items():
+        then = {row.table: (row, row.code) for row in own}
+        if any(not quick_table(*pair).is_file() for pair in then.values()):
             with code_of(commit) as beside:
-                then = quick_tables(own, beside, _kept(commit))
-            for row in own:
-                if told := _difference(then / row.table, now / row.table):
-                    wrong.append(f"{row.table}: {told}: make it again")
-                else:
-                    _enter(row.table, code_now(row), reason)
-                    print(f"{row.table}: the same to 1e-9, waived", flush=True)
+                make_quick_tables(then, beside)
+        for row in own:
+            if told := _difference(quick_table(row, row.code), quick_table(row, now[row.table])):
+                wrong.append(f"{row.table}: {told}: make it again")
+            else:
+                _enter(row.table, now[row.table], reason)
+                print(f"{row.table}: the same to 1e-9, waived", flush=True)
     if wrong:
         raise SystemExit("\n".join(wrong))
 
@@ -133,9 +136,9 @@ def _enter(table: str, code: str, reason: str) -> None:
     pl.concat([before, own]).sort("table").write_csv(WAIVERS)
 
 
-def _kept(commit: str) -> Path:
-    """Where the quick tables of a commit stay."""
-    return Path(os.environ.get("NEWCOMER_WORK", ROOT / ".work")) / "quick" / commit
+def quick_table(row: contents.Row, code: str) -> Path:
+    """Where the quick table of some code stays."""
+    return Path(os.environ.get("NEWCOMER_WORK", ROOT / ".work")) / "quick" / code / row.table
 
 
 @contextmanager
@@ -150,19 +153,23 @@ def code_of(commit: str) -> Iterator[Path]:
             subprocess.run(["git", "-C", str(ROOT), "worktree", "remove", "--force", str(beside)], check=True)
 
 
-def quick_tables(rows: Iterable[contents.Row], code: Path, folder: Path) -> Path:
-    """The folder with quick tables made by some code; those that it has already are not made again."""
-    out, missing = folder / "out", [row for row in rows if not (folder / "out" / row.table).is_file()]
-    figures = sorted({figure for row in missing if (figure := figure_of(row.table))})
-    modules = sorted({row.command.split()[2] for row in missing if not figure_of(row.table)})
-    commands = [[str(FIGURES), str(out), str(folder / "work"), *figures]] if figures else []
-    commands += [["-m", module, "--quick", "--out", str(out)] for module in modules]
-    for words in commands:
-        print("by", code.name + ":", *words, flush=True)
-        environment = {**os.environ, "PYTHONPATH": str(code / "src")}
-        subprocess.run([sys.executable, *words], check=True, cwd=code, env=environment, stdout=subprocess.DEVNULL)
-    shutil.rmtree(folder / "work", ignore_errors=True)
-    return out
+def make_quick_tables(asked: Mapping[str, tuple[contents.Row, str]], code: Path) -> None:
+    """Make the quick tables that are missing, each a row of contents and a hash of code, by the code of a folder."""
+    missing = {table: pair for table, pair in asked.items() if not quick_table(*pair).is_file()}
+    figures = sorted({figure for table in missing if (figure := figure_of(table))})
+    modules = sorted({row.command.split()[2] for table, (row, _) in missing.items() if not figure_of(table)})
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "out")
+        commands = [[str(FIGURES), str(out), str(Path(folder, "work")), *figures]] if figures else []
+        commands += [["-m", module, "--quick", "--out", str(out)] for module in modules]
+        for words in commands:
+            print("by", code.name + ":", *words, flush=True)
+            environment = {**os.environ, "PYTHONPATH": str(code / "src")}
+            subprocess.run([sys.executable, *words], check=True, cwd=code, env=environment, stdout=subprocess.DEVNULL)
+            for table in [one for one in missing if (out / one).is_file()]:
+                place = quick_table(*missing[table])
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(out / table, place)
 
 
 def hash_again() -> None:

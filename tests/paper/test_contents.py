@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+import subprocess
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -172,48 +173,50 @@ def test_tables_of_unknown_code_are_not_waived(
 
 
 def test_a_waiver_needs_equal_quick_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One run of the code as it is, one of each commit; seconds may differ, numbers may not."""
-    then, ran = tmp_path / "then", list[str]()
+    """One run of the code as it is, one of each commit, none of code that was run; seconds may differ."""
+    then, ran = tmp_path / "then", list[tuple[str, set[str]]]()
 
-    def made(rows: Iterable[contents.Row], code: Path, folder: Path) -> Path:
-        ran.append(code.name)
-        (out := folder / "out").mkdir(parents=True, exist_ok=True)
-        for row in rows:
-            value = 2.0 if row.table == "moved.csv" and code != then else 1.0 + 1e-12 * (code != then)
-            pl.DataFrame({"a": [value], "cpu_s": [float(code == then)]}).write_csv(out / row.table)
-        return out
+    def make(asked: Mapping[str, tuple[contents.Row, str]], code: Path) -> None:
+        missing = {table: states.quick_table(*pair) for table, pair in asked.items()}
+        ran.append((code.name, {table for table, place in missing.items() if not place.is_file()}))
+        for table, place in missing.items():
+            value = 2.0 if table == "moved.csv" and code != then else 1.0 + 1e-12 * (code != then)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            pl.DataFrame({"a": [value], "cpu_s": [float(code == then)]}).write_csv(place)
 
     monkeypatch.setattr(states, "RESULTS", tmp_path)
     monkeypatch.setattr(states, "WAIVERS", tmp_path / "waivers.csv")
     monkeypatch.setattr(states, "code_of", lambda commit: nullcontext(then))
-    monkeypatch.setattr(states, "quick_tables", made)
+    monkeypatch.setattr(states, "make_quick_tables", make)
     monkeypatch.setenv("NEWCOMER_WORK", str(tmp_path / "work"))
     rows = {
-        name: contents.Row(name, "python -m experiments.process_power", commit, "12", "1")
-        for name, commit in {"moved.csv": "abc", "radii.csv": "abc", "since.csv": "def"}.items()
+        name: contents.Row(name, "python -m experiments.process_power", commit, code, "1")
+        for name, commit, code in [("moved.csv", "abc", "12"), ("radii.csv", "abc", "12"), ("since.csv", "def", "34")]
     }
     contents.write(tmp_path, rows)
     with pytest.raises(SystemExit, match="moved.csv: column a: .* make it again"):
         states.waive(list(rows), "a test")
-    assert ran == [states.ROOT.name, "then", "then"]
+    own = {"moved.csv", "radii.csv"}
+    assert ran == [(states.ROOT.name, {*rows}), ("then", own), ("then", {"since.csv"})]
     now = states.code_now(rows["radii.csv"])
     assert states.waived() == {("radii.csv", now), ("since.csv", now)}
+    states.waive(["radii.csv"], "again")
+    assert ran[3:] == [(states.ROOT.name, set())]
 
 
-def test_quick_tables_are_made_once_with_all_digits(tmp_path: Path) -> None:
+def test_quick_tables_are_made_once_with_all_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the real commands: a figure, with all digits, and a command of experiments/."""
-    rows = [
-        contents.Row("geometry.csv", "newcomer reproduce geometry", "", "", ""),
-        contents.Row("process-power.csv", "python -m experiments.process_power", "", "", ""),
-    ]
-    out = states.quick_tables(rows, states.ROOT, tmp_path)
-    assert pl.read_csv(out / "process-power.csv")["runs"].unique().to_list() == [2]
-    assert "--quick" in contents.read(out)["process-power.csv"].command
-    digits = [len(cell) for line in (out / "geometry.csv").read_text().splitlines() for cell in line.split(",")]
-    assert max(digits) > 12
-    times = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
-    states.quick_tables(rows, states.ROOT, tmp_path)
-    assert times == {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    monkeypatch.setenv("NEWCOMER_WORK", str(tmp_path))
+    asked = {
+        "geometry.csv": (contents.Row("geometry.csv", "newcomer reproduce geometry", "", "", ""), "12"),
+        "radii.csv": (contents.Row("radii.csv", "python -m experiments.radius_sweep", "", "", ""), "34"),
+    }
+    states.make_quick_tables(asked, states.ROOT)
+    assert pl.read_csv(tmp_path / "quick" / "34" / "radii.csv")["users"].to_list() == [500, 1000]
+    lines = (tmp_path / "quick" / "12" / "geometry.csv").read_text().splitlines()
+    assert max(len(cell) for line in lines for cell in line.split(",")) > 12
+    monkeypatch.setattr(subprocess, "run", None)  # nothing is missing now
+    states.make_quick_tables(asked, states.ROOT)
 
 
 def test_every_command_that_makes_a_table_has_a_quick_run() -> None:

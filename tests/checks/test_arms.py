@@ -59,7 +59,8 @@ def test_the_random_arm_judges(logs, found):
     alone = nc.check(random, fit=False)
     for name in TESTS:
         assert (found[name].effect, found[name].p_value) == (alone[name].effect, alone[name].p_value)
-    assert "judged by the" in found[ARMS].what and f"{random.summary.users} random" in found[ARMS].what
+    what = found[ARMS].what
+    assert "of the random arm with two rows or more judge" in what and f"{random.summary.users} random" in what
 
 
 def test_propensities_are_verified_arm_by_arm(found):

@@ -110,7 +110,7 @@ def test_the_spread_between_folds_counts_where_people_are_few():
 
 def test_an_evaluation_is_sentences_json_and_frames(found):
     assert found.sentences()[:4] == list(found.decision.sentences)
-    assert found.sentences()[4].startswith("After 5 interactions a newcomer gets")
+    assert found.sentences()[4].startswith("After 5 interactions a new user gets")
     assert found.verdict == "helps" and found.folds == 5 and found.judged == 150
     told = json.loads(json.dumps(found.to_json()))
     assert told["headline"][0]["population_mean"]["low"] == found.headline[0].population_mean.low

@@ -66,7 +66,7 @@ def test_clipping_brings_the_taste_back(spoilt: tuple[dict[str, Any], np.ndarray
     assert logs.summary.clip is not None and logs.summary.max_reward <= max(map(abs, logs.summary.clip))
     outside = (arrays["reward"] < logs.summary.clip[0]) | (arrays["reward"] > logs.summary.clip[1])
     assert logs.summary.clipped == outside.sum() and logs.summary.far_rewards == 0
-    assert any(f"{outside.sum()} of 4,000 rewards were brought within" in line for line in logs.advice)
+    assert any(f"{outside.sum()} of 4,000 rewards were clipped to [" in line for line in logs.advice)
     model = nc.fit(logs)
     assert model.rank == RANK and distance(model, basis) < 0.15
     assert model.evidence.logs == logs.summary

@@ -9,6 +9,8 @@ from newcomer.em.fit import estimate_population
 from newcomer.em.likelihood import likelihood_posterior
 from newcomer.em.passes import Passes
 from newcomer.logs import Logs
+from newcomer.paper.scale import Setting
+from newcomer.paper.studies import prior_ratings
 
 USERS, STEPS, DIM = 1500, 12, 6
 
@@ -50,3 +52,10 @@ def test_predicted_means_are_reliable_on_held_out_users(reward):
         error = actual[part].std() / np.sqrt(len(part))
         assert abs(predicted[part].mean() - actual[part].mean()) < 4 * error
     assert np.mean((actual - predicted) ** 2) < 0.97 * np.mean((actual - future @ found.mean) ** 2)
+
+
+def test_the_study_of_clicks_predicts_rewards_not_log_odds(tmp_path):
+    """The fit may take the logistic link for clicks, whose mean and factor are log-odds; the study is of the other."""
+    rows = prior_ratings.run(Setting("quick", str(tmp_path), ""), rewards=prior_ratings.CLICKS, newcomers=60, seed=1)
+    assert rows["predicted"].min() > -1 and rows["predicted"].max() < 2
+    assert abs(rows["predicted"].mean() - rows["actual"].mean()) < 0.05

@@ -1,11 +1,11 @@
-"""How much of what a person thinks of an action lasts: the true share against the share that a policy assumes.
+"""How much of a person's per-action effect repeats: the true share against the share that a policy assumes.
 
 20 or 60 actions, each its own direction, means N(0, 0.5^2), two shared directions with entries N(0, 0.5^2), and a
-residual of variance 1 for each person and action, of which a share lasts when the action comes again. The logs are
+residual of variance 1 for each person and action, of which a share repeats when the action comes again. The logs are
 1000 people with 10 different actions each: nobody meets an action twice, so that they say nothing of the share, and one
 fit serves all true shares. Newcomers have 40 rounds of ten random actions. "Unknown" is what `fit` leaves here: each
-newcomer's own repeats decide. Four worlds of each size, fifty newcomers in each and at each true share; regret
-counts the part that lasts, and `ratio` is the regret of the unknown share to that of the assumed one, paired by world.
+newcomer's own repeats decide. Four worlds of each size, fifty newcomers in each and at each true share; regret counts
+the part that repeats, and `ratio` is the regret of the unknown share to that of the assumed one, paired by world.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
         .otherwise(pl.format("{} assumed", "assumed"))
     )
     shown = frame.filter(policy="PriorUCB").with_columns(assumed=label, panel=pl.format("{} actions", "actions"))
-    x, y = Axis("true", "true share that lasts"), Axis("regret", "regret after 40 rounds")
+    x, y = Axis("true", "true share that repeats"), Axis("regret", "regret after 40 rounds")
     return draw_lines(shown, path, x=x, y=y, series="assumed", error="regret_se", facet="panel", marked=True)
 
 

@@ -24,10 +24,10 @@ SHOWN = {
 }
 INSTEAD = (
     (people.MEAN, "the best for everybody", "never learns who the user is"),
-    (people.ARMS, "a mean per item, updated by the user's own", "learns nothing about items that the user has not met"),
-    (ALS, "ALS, folded in", "no uncertainty, so no exploration and no interval; the rank must be tuned"),
-    (people.OURS, "**newcomer** (`PriorUCB`)", "needs logs whose actions did not depend on hidden preferences"),
-    (people.LIMIT, "*limit: all answers of the other people are known*", ""),
+    (people.ARMS, "a mean per item, updated by the user's own ratings", "learns nothing about items that the user has not rated"),
+    (ALS, "matrix factorisation (ALS), new users folded in", "no uncertainty, so no exploration and no interval; the rank must be tuned"),
+    (people.OURS, "**newcomer** (`PriorUCB`)", "needs logs in which what was shown did not depend on hidden preferences"),
+    (people.LIMIT, "*bound: the same, knowing all answers of the logged people*", ""),
 )
 
 
@@ -47,12 +47,12 @@ def draw_promise(results: Path, path: Path) -> None:
     """The gain that `fit` said with its interval, and the gain of users whom no log knew, by interactions."""
     own = pl.read_csv(results / "outlook.csv").filter(pl.col("people").is_in(list(PANELS)))
     own = own.with_columns(pl.col("people").replace_strict(PANELS))
-    said = own.select("people", "interactions", policy=pl.lit("promised"), gain="said", error=pl.col("width") / 2)
+    said = own.select("people", "interactions", policy=pl.lit("predicted"), gain="said", error=pl.col("width") / 2)
     happened = own.select(
-        "people", "interactions", policy=pl.lit("happened"), gain="happened", error=1.96 * pl.col("happened_se")
+        "people", "interactions", policy=pl.lit("measured"), gain="happened", error=1.96 * pl.col("happened_se")
     )
-    x, y = Axis("interactions", "interactions with the new user"), Axis("gain", "gain, in points of the rating")
-    title = "Gain over the best for everybody: what newcomer promised, and what then happened"
+    x, y = Axis("interactions", "interactions with the new user"), Axis("gain", "gain per decision, rating points")
+    title = "Gain over showing everybody the same: predicted from the logs, then measured on new users"
     draw_lines(pl.concat([said, happened]), path, x=x, y=y, facet="people", error="error", marked=True, title=title)
 
 
@@ -70,16 +70,17 @@ def promise(results: Path) -> str:
     own = pl.read_csv(results / "outlook.csv").filter(pl.col("people").is_in(list(PANELS)))
     splits, covered, trials = own["splits"].max(), own["covered"].sum(), own["splits"].sum()
     return (
-        f"*Two sets of real people, split {splits} times: newcomer was fitted to most of them and promised a gain with"
-        f" a 95% interval (red); then it served the others (violet). {covered} of {trials} intervals contained what"
-        " happened. The numbers come from `newcomer reproduce outlook`.*"
+        f"*Two sets of real people who rate from 1 to 5, split {splits} times each. From the logs of most of them newcomer"
+        " predicted the gain of one more decision after so many interactions (red, 95% interval); then it served the"
+        f" others (violet). {covered} of {trials} intervals contained what happened: predictions are on the cautious"
+        " side. No item comes twice here; where items come again the gain is larger (table below).*"
     )
 
 
 def alternatives(results: Path) -> str:
     """What newcomers lose by what teams run today, in the realistic case."""
     end = people.last(pl.read_csv(results / "people.csv"))
-    rows = ["| you could run | but | regret |", "|---|---|---:|"]
+    rows = ["| you could run | weakness or need | points lost |", "|---|---|---:|"]
     for policy, name, lacks in INSTEAD:
         line = end.filter(case=people.WAVERING, policy=policy, answers=ANSWERS)
         rows.append(f"| {name} | {lacks} | {line['regret'].item():.1f} |" if len(line) else f"| {name} | {lacks} | ? |")

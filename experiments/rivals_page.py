@@ -116,7 +116,7 @@ def in_readme(results: Path) -> str:
     named = {"ebmUCB": "ebmUCB", "HierTS / AdaTS": "HierTS", "dTS, linear": "diffusion TS", "CLUB": "CLUB"}
     told = [f"{short} {_range(found.filter(policy=name))}" for name, short in named.items()]
     cases = found.select("people", "answers", "case").n_unique()
-    return f"Their regret in units of PriorUCB's, over {cases} cases of real people: {', '.join(told)}."
+    return f"Their regret over {cases} cases of real people, as a multiple of ours: {', '.join(told)}."
 
 
 def _range(own: pl.DataFrame) -> str:

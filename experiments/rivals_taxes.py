@@ -30,7 +30,8 @@ def choices(most: int | None = None) -> tuple[pl.DataFrame, list[str], pl.DataFr
     frame = pl.read_parquet(data_folder() / "taxes" / "choices.parquet").sort("user", "task", "step")
     levels = [name for name in frame.columns if name not in ("user", "task", "step", "reward")]
     frame = frame.with_columns(alternative=pl.int_range(pl.len()).over("user", "task"), chosen="reward")
-    people = pl.read_csv(data_folder() / "taxes" / "people.csv").head(most)
+    people = pl.read_csv(data_folder() / "taxes" / "people.csv")
+    people = people if most is None else people.head(most)
     return frame.filter(pl.col("user").is_in(people["user"].to_list())), levels, people
 
 

@@ -24,9 +24,21 @@ SHOWN = {
 }
 INSTEAD = (
     (people.MEAN, "the best for everybody", "never learns who the user is"),
-    (people.ARMS, "a mean per item, updated by the user's own ratings", "learns nothing about items that the user has not rated"),
-    (ALS, "matrix factorisation (ALS), new users folded in", "no uncertainty, so no exploration and no interval; the rank must be tuned"),
-    (people.OURS, "**newcomer** (`PriorUCB`)", "needs logs in which what was shown did not depend on hidden preferences"),
+    (
+        people.ARMS,
+        "a mean per item, updated by the user's own ratings",
+        "learns nothing about items that the user has not rated",
+    ),
+    (
+        ALS,
+        "matrix factorisation (ALS), new users folded in",
+        "no uncertainty, so no exploration and no interval; the rank must be tuned",
+    ),
+    (
+        people.OURS,
+        "**newcomer** (`PriorUCB`)",
+        "needs logs in which what was shown did not depend on hidden preferences",
+    ),
     (people.LIMIT, "*bound: the same, knowing all answers of the logged people*", ""),
 )
 
@@ -70,10 +82,10 @@ def promise(results: Path) -> str:
     own = pl.read_csv(results / "outlook.csv").filter(pl.col("people").is_in(list(PANELS)))
     splits, covered, trials = own["splits"].max(), own["covered"].sum(), own["splits"].sum()
     return (
-        f"*Two sets of real people who rate from 1 to 5, split {splits} times each. From the logs of most of them newcomer"
-        " predicted the gain of one more decision after so many interactions (red, 95% interval); then it served the"
-        f" others (violet). {covered} of {trials} intervals contained what happened: predictions are on the cautious"
-        " side. No item comes twice here; where items come again the gain is larger (table below).*"
+        f"*Two sets of real people who rate from 1 to 5, split {splits} times each. From the logs of most of them"
+        " newcomer predicted the gain of one more decision after so many interactions (red, 95% interval); then it"
+        f" served the others (violet). {covered} of {trials} intervals contained what happened: they are on the"
+        " cautious side. No item comes twice here; where items come again the gain is larger (table below).*"
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 
 from newcomer.logs.batch import Batch
 from newcomer.model import Model
+from newcomer.one_hot import OneHot
 from newcomer.users import mix_user_hashes
 
 HANDED_OVER = {"None", "float", "int", "bool"}  # what compiled loops may return to Python
@@ -34,6 +37,14 @@ def batch_of(parts, ids=None):
         offsets=offsets,
         row_features=np.concatenate([X for X, _ in parts]),
         rewards=np.concatenate([r for _, r in parts]),
+    )
+
+
+def one_hot_batch_of(parts, actions, ids=None):
+    """The Batch of a list of histories (actions met, rewards) whose features are one-hot of so many actions."""
+    batch = batch_of([(np.empty((len(r), 0)), r) for _, r in parts], ids)
+    return replace(
+        batch, row_features=None, table=OneHot(actions), actions=np.concatenate([np.asarray(met) for met, _ in parts])
     )
 
 

@@ -21,11 +21,12 @@ from newcomer.sold.correction import (
     diagonal_correction_factor,
     leading_for_correction,
 )
-from newcomer.sold.moments import merge_moments, moments_of
+from newcomer.sold.moments import merge_moments
+from newcomer.sold.one_hot_moments import one_hot_moments_of
 from newcomer.sold.rank_test import rank_flip_tests
 from newcomer.subspace import subspace_distance, top_eigenvectors
 from newcomer.users import mix_user_hashes
-from tests.helpers import batch_of, close
+from tests.helpers import close, one_hot_batch_of
 from tests.oracles import sold
 
 
@@ -52,15 +53,16 @@ def moments(chosen, rewards, dim, ridge=1.0):
         actions=chosen.ravel(),
         rewards=rewards.ravel(),
     )
-    return moments_of(batch, ridge, one_hot=True)
+    return one_hot_moments_of(batch, ridge)
 
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), ridge=st.sampled_from([None, 0.3, 1.0]))
 def test_the_correction_matches_a_loop_over_users_and_entries(seed, ridge):
     rng = np.random.default_rng(seed)
-    parts = [(np.eye(5)[rng.integers(0, 5, h)], rng.standard_normal(h)) for h in rng.integers(1, 12, 60)]
-    found = moments_of(batch_of(parts), ridge, one_hot=True)
+    met = [(rng.integers(0, 5, h), rng.standard_normal(h)) for h in rng.integers(1, 12, 60)]
+    parts = [(np.eye(5)[actions], rewards) for actions, rewards in met]
+    found = one_hot_moments_of(one_hot_batch_of(met, 5), ridge)
     expected = sold.entrywise(parts, ridge)
     close(JointCorrection.of(found).pooled(found.product), expected)
     moment = corrected_second_moment(found, rank=2)

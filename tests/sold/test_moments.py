@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from newcomer.errors import LogsError
 from newcomer.sold.moments import longest_in_moment_stratum, merge_moments, moment_stratum, moments_of
+from newcomer.sold.one_hot_moments import one_hot_moments_of
 from newcomer.users import user_bucket_count, user_buckets, user_group_bounds
-from tests.helpers import batch_of, histories
+from tests.helpers import batch_of, histories, one_hot_batch_of
 from tests.oracles import sold
 
 RIDGES = st.sampled_from([None, 0.3, 1.0, 20.0])
@@ -88,24 +89,48 @@ def test_merging_is_associative_commutative_and_free_of_order(seed, ridge):
             close(getattr(other.pairs, name), getattr(whole.pairs, name), 1e-10)
 
 
-def test_joint_coverage_of_one_hot_features_is_a_sum_over_users_too():
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6), actions=st.sampled_from([2, 6, 40]), ridge=RIDGES)
+def test_one_hot_moments_are_those_of_the_features_written_out(seed, actions, ridge):
+    """And coverage by pairs and sums by action are those of a loop over users; both are sums over users."""
+    rng = np.random.default_rng(seed)
+    met = [(rng.integers(0, actions, h), rng.standard_normal(h)) for h in rng.integers(1, 9, 40)]
+    parts = [(np.eye(actions)[one], rewards) for one, rewards in met]
+    whole, dense = one_hot_moments_of(one_hot_batch_of(met, actions), ridge), moments_of(batch_of(parts), ridge)
+    ids = np.arange(40)
+    halves = [one_hot_moments_of(one_hot_batch_of(met[i::2], actions, ids[i::2]), ridge) for i in (1, 0)]
+    for other in (dense, merge_moments(*halves)):
+        assert (other.ridge, other.rows, other.too_short) == (whole.ridge, whole.rows, whole.too_short)
+        for name in ("lengths", "users", "coverage", "gram", "reward_squares", "reward_max"):
+            close(getattr(other, name), getattr(whole, name), 1e-10)
+        for name in ("counts", "estimates", "products", "squares", "largest"):
+            close(getattr(other.pairs, name), getattr(whole.pairs, name), 1e-10)
+    terms = [sold.user_terms(X, r, ridge) for X, r in parts if len(r) >= 2]
+    close(whole.joint, sum(np.outer(D1.diagonal(), D2.diagonal()) for _, D1, D2, _, _ in terms))
+    close(merge_moments(*halves).joint, whole.joint, 1e-12)
+    used, rewards = (np.concatenate(side) for side in zip(*(one for one in met if len(one[1]) >= 2), strict=True))
+    sums = [[(rewards[used == a] ** p).sum() for a in range(actions)] for p in range(3)]
+    close(whole.by_action, np.array(sums))
+    close(merge_moments(*halves).by_action, whole.by_action, 1e-12)
+
+
+def test_one_hot_moments_of_nobody_are_zero():
+    nothing = one_hot_moments_of(one_hot_batch_of([([1], np.ones(1))], 3), 1.0)
+    assert (nothing.count, nothing.too_short, nothing.rows) == (0, 1, 0)
+    assert not nothing.joint.any() and not nothing.pairs.products.any() and nothing.coverage.shape == (0, 2, 3, 3)
+
+
+def test_one_hot_moments_of_before_sums_by_action_merge():
     rng = np.random.default_rng(0)
-    parts = [(np.eye(6)[rng.integers(0, 6, h)], rng.standard_normal(h)) for h in rng.integers(1, 9, 40)]
-    for ridge in (1.0, None):
-        whole = moments_of(batch_of(parts), ridge, one_hot=True)
-        terms = [sold.user_terms(X, r, ridge) for X, r in parts if len(r) >= 2]
-        close(whole.joint, sum(np.outer(D1.diagonal(), D2.diagonal()) for _, D1, D2, _, _ in terms))
-        halves = [moments_of(batch_of(parts[i::2], np.arange(40)[i::2]), ridge, one_hot=True) for i in (1, 0)]
-        close(merge_moments(*halves).joint, whole.joint, 1e-12)
-        used = [(X.argmax(axis=1), r) for X, r in parts if len(r) >= 2]
-        met, rewards = (np.concatenate(side) for side in zip(*used, strict=True))
-        close(whole.by_action, np.array([[(rewards[met == a] ** p).sum() for a in range(6)] for p in range(3)]))
-        close(merge_moments(*halves).by_action, whole.by_action, 1e-12)
-        before = replace(halves[0], by_action=np.zeros((3, 0)))  # of a file of before it was added up
-        close(merge_moments(before, halves[1]).by_action, halves[1].by_action, 1e-12)
-        assert not merge_moments(before, before).by_action.size
+    some, others = (
+        one_hot_moments_of(one_hot_batch_of([(rng.integers(0, 6, 5), rng.standard_normal(5))] * 9, 6), ridge)
+        for ridge in (1.0, 1.0)
+    )
+    before = replace(some, by_action=np.zeros((3, 0)))  # of a file of before it was added up
+    close(merge_moments(before, others).by_action, others.by_action, 1e-12)
+    assert not merge_moments(before, before).by_action.size
     with pytest.raises(LogsError, match="cannot be merged"):
-        merge_moments(whole, moments_of(batch_of(parts), None))
+        merge_moments(some, moments_of(batch_of([(np.eye(6), np.ones(6))]), 1.0))
 
 
 def test_moments_of_different_settings_do_not_merge():

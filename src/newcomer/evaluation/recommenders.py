@@ -29,6 +29,7 @@ from newcomer.linear.state import State
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
+from newcomer.logs.workers import Engine
 from newcomer.model import Model
 from newcomer.policies.base import Contract
 from newcomer.policies.calls import Ids, Query, Rewards
@@ -87,7 +88,7 @@ def recommenders(logs: Logs, model: Model) -> dict[str, FoldIn]:
     centred = cells.copy()
     centred.data = centred.data - mean[centred.indices]
     names = [name for name in EVALUATION.ridges if name != "EASE" or len(mean) <= EVALUATION.largest_ease]
-    made = {name: _recommender_with_best_ridge(name, centred, hashes) for name in names}
+    made = {name: _recommender_with_best_ridge(name, centred, hashes, logs.engine) for name in names}
     return {
         f"{name} fold-in{', own answers' if own else ''}": FoldIn(model, mean, fold, own)
         for name, fold in made.items()
@@ -138,21 +139,48 @@ def recommender_table(logs: Logs) -> tuple[Floats, Bools]:
     return cells.toarray(), observed_als_cells(cells).toarray() > 0
 
 
-def _recommender_with_best_ridge(name: str, centred: Any, hashes: Hashes) -> Fold:
-    """The recommender of this name with the ridge that predicts a hidden part of the answers best."""
-    row = np.repeat(np.arange(len(hashes)), np.diff(centred.indptr))
-    lots = user_lots(mix_user_hashes(hashes[row] ^ mix_user_hashes(centred.indices.astype(np.uint64))))
-    hidden = lots < EVALUATION.hidden
-    seen = _cells_where(centred, row, ~hidden)
+@dataclass(frozen=True, eq=False)
+class _HiddenAnswers:
+    """A table without a part of its answers, and these: values (c,) of rows (c,) and actions (c,)."""
 
-    def make(cells: Any, ridge: float) -> Als | Ease:
-        return Als.of(cells, ridge) if name == "ALS" else Ease.of(cells, ridge)
+    name: str  # of the recommender
+    seen: Any
+    rows: Ints
+    actions: Ints
+    values: Floats
 
-    def error(ridge: float) -> float:
-        said = make(seen, ridge).at(seen, row[hidden], centred.indices[hidden])
-        return float(((said - centred.data[hidden]) ** 2).mean()) if hidden.any() else 0.0
+    @classmethod
+    def of(cls, name: str, centred: Any, hashes: Hashes) -> _HiddenAnswers:
+        """Answers are hidden by a hash of user and action."""
+        row = np.repeat(np.arange(len(hashes)), np.diff(centred.indptr))
+        lots = user_lots(mix_user_hashes(hashes[row] ^ mix_user_hashes(centred.indices.astype(np.uint64))))
+        hidden = lots < EVALUATION.hidden
+        seen = _cells_where(centred, row, ~hidden)
+        return cls(name, seen, row[hidden], centred.indices[hidden], centred.data[hidden])
 
-    return make(centred, min(EVALUATION.ridges[name], key=error))
+    def error(self, ridge: float) -> float:
+        """The mean squared error of what the recommender with a ridge expects of them."""
+        if not len(self.values):
+            return 0.0
+        expected = _recommender(self.name, self.seen, ridge).at(self.seen, self.rows, self.actions)
+        return float(((expected - self.values) ** 2).mean())
+
+
+def _recommender_with_best_ridge(name: str, centred: Any, hashes: Hashes, engine: Engine | None) -> Fold:
+    """The recommender of this name with the ridge that predicts a hidden part of the answers best.
+
+    Workers, where there are any, share the ridges.
+    """
+    ridges, hidden = EVALUATION.ridges[name], _HiddenAnswers.of(name, centred, hashes)
+    if engine is None:
+        errors = [hidden.error(ridge) for ridge in ridges]
+    else:
+        errors = list(engine.each(_HiddenAnswers.error, ridges, given=hidden))
+    return _recommender(name, centred, ridges[int(np.argmin(errors))])
+
+
+def _recommender(name: str, cells: Any, ridge: float) -> Als | Ease:
+    return Als.of(cells, ridge) if name == "ALS" else Ease.of(cells, ridge)
 
 
 def _cells_where(cells: Any, row: Ints, kept: Bools) -> Any:

@@ -58,13 +58,15 @@ class AlsRegression:
     def _grams(self, rows: Any) -> Floats:
         """Sums (n, k, k) of v v^T over the cells of each row.
 
-        With few factors one sparse product gives those of all rows. With many, the products v v^T of all factors would
-        not fit in memory, and rows are long enough for a product of matrices each.
+        With few factors one sparse product gives those of all rows, a triangle each. With many, the products v v^T of
+        all factors would not fit in memory, and rows are long enough for a product of matrices each.
         """
         count, rank = self.factors.shape
-        if count * rank**2 <= _PRODUCTS:
-            return np.asarray(observed_als_cells(rows) @ self._products).reshape(-1, rank, rank)
         grams = np.empty((rows.shape[0], rank, rank))
+        if count * rank**2 <= _PRODUCTS:
+            i, j = np.tril_indices(rank)
+            grams[:, i, j] = grams[:, j, i] = observed_als_cells(rows) @ self._products
+            return grams
         for gram, cells in zip(grams, np.split(rows.indices, rows.indptr[1:-1]), strict=True):
             shown = self.factors[cells]
             np.matmul(shown.T, shown, out=gram)
@@ -72,8 +74,9 @@ class AlsRegression:
 
     @cached_property
     def _products(self) -> Floats:
-        """v v^T (A, k k) of each factor, the same for all rows."""
-        return (self.factors[:, :, None] * self.factors[:, None, :]).reshape(len(self.factors), -1)
+        """The lower triangle of v v^T (A, k (k + 1) / 2) of each factor, the same for all rows."""
+        i, j = np.tril_indices(self.factors.shape[1])
+        return np.asarray(self.factors[:, i] * self.factors[:, j])
 
 
 def fit_als(table: Any, items: Floats, *, ridge: float, sweeps: int) -> tuple[Floats, Floats]:

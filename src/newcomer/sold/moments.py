@@ -82,7 +82,7 @@ class Moments:
     reward_squares: float  # sum of r^2 over odd steps
     reward_max: float
     too_short: int
-    joint: Floats  # (d, d) of one-hot logs: sum of d1 d2^T; else (0, 0)
+    joint: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # (d, d) of one-hot logs: sum of d1 d2^T
     by_action: Floats = field(default_factory=lambda: np.zeros((3, 0)))  # (3, d) of one-hot logs: sums of 1, r, r^2
 
     @property
@@ -151,9 +151,9 @@ def moments_share_near_square(moments: Moments) -> float:
     return float(moments.users[inside].sum() / moments.count)
 
 
-def moments_of(batch: Batch, ridge: float | None, *, one_hot: bool = False) -> Moments:
+def moments_of(batch: Batch, ridge: float | None) -> Moments:
     """The moments of the users of a batch: SOLD's one pass over the logs. Users with one row are counted, not used.
-    `one_hot` says that every feature vector is a unit vector, so that all D are diagonal.
+    Of one-hot actions they are had from the few that a user met (`newcomer.sold.one_hot_moments`).
 
     Users of equal length are worked on together, as stacked arrays. Sums of D go to the stratum of the length at once;
     half estimates are kept until the end of the batch, where one sort by bucket turns all sums of products into slices.
@@ -161,8 +161,7 @@ def moments_of(batch: Batch, ridge: float | None, *, one_hot: bool = False) -> M
     dim = batch.dim
     users: Counter[int] = Counter()
     coverage: dict[int, tuple[_Squares, _Squares]] = {}
-    gram, joint = _Squares(dim), np.zeros((dim, dim) if one_hot else (0, 0))
-    by_action = np.zeros((3, dim if one_hot else 0))
+    gram = _Squares(dim)
     pairs, hashes, rewards_seen, too_short = [], [], [], 0
     for length, who, features, rewards in batch.by_length():
         if length < 2:
@@ -171,12 +170,9 @@ def moments_of(batch: Batch, ridge: float | None, *, one_hot: bool = False) -> M
         name = moment_stratum(length, dim)
         users[name] += len(who)
         halves = coverage.setdefault(name, (_Squares(dim), _Squares(dim)))
-        pairs.append(_half_estimates(features, rewards, ridge, halves, gram, joint))
+        pairs.append(_half_estimates(features, rewards, ridge, halves, gram))
         hashes.append(batch.hashes[who])
         rewards_seen.append(rewards)
-        if one_hot:
-            each = rewards.ravel()
-            by_action += np.stack([np.ones_like(each), each, each**2]) @ features.reshape(-1, dim)
     odd = np.concatenate([r[:, ::2].ravel() for r in rewards_seen] or [np.empty(0)])
     order = sorted(users)
     return Moments(
@@ -190,8 +186,6 @@ def moments_of(batch: Batch, ridge: float | None, *, one_hot: bool = False) -> M
         reward_max=max((float(np.abs(r).max()) for r in rewards_seen), default=0.0),
         too_short=too_short,
         pairs=_pair_sums(pairs, hashes, dim),
-        joint=joint,
-        by_action=by_action,
     )
 
 
@@ -251,19 +245,16 @@ def _half_estimates(
     ridge: float | None,
     coverage: tuple[_Squares, _Squares],
     gram: _Squares,
-    joint: Floats,
 ) -> Floats:
     """Estimates b1, b2 (n, 2, d) of n equally long histories, features (n, H, d); a part at a time, to stay in cache.
 
-    The roots of D1 and D2 go to `coverage`, the features of odd steps to `gram`, and, unless it is empty, the products
-    of the diagonals of D1 and D2 to `joint`.
+    The roots of D1 and D2 go to `coverage`, the features of odd steps to `gram`.
     """
     count, length, dim = features.shape
     estimates = np.empty((count, 2, dim))
     step = max(1, CHUNK_BYTES // (length * dim * 8))
     for start in range(0, count, step):
         part = slice(start, start + step)
-        reached = []
         for i, squares in enumerate(coverage):
             steps = np.ascontiguousarray(features[part, i::2])
             half = half_estimates_for_moments(steps, rewards[part, i::2], ridge)
@@ -271,10 +262,6 @@ def _half_estimates(
             squares.add(half.roots.reshape(-1, dim))
             if i == 0:
                 gram.add(steps.reshape(-1, dim))
-            if joint.size:
-                reached.append((half.roots**2).sum(axis=1))
-        if joint.size:
-            joint += reached[0].T @ reached[1]
     return estimates
 
 

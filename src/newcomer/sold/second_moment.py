@@ -32,6 +32,7 @@ from newcomer.sold.correction import (
 )
 from newcomer.sold.coverage import SMALLEST_NOISE, classify_uncovered, named_for_coverage, no_coverage_error
 from newcomer.sold.moments import Moments, merge_moments, moments_of, moments_share_near_square
+from newcomer.sold.one_hot_moments import one_hot_moments_of
 from newcomer.sold.radius_terms import radius_terms_of, radius_terms_sold_draws
 from newcomer.sold.rank_test import rank_flip_tests
 from newcomer.sold.sparse import SparseSold
@@ -92,8 +93,10 @@ def find_second_moment(
         run = PassOver(logs, CODED, progress)
         how: dict[str, Any] = {"rank": asked.rank, "literal": asked.literal, "null": asked.null}
         return SparseSold.of(logs, run, asked.ridge, spectrum_only=asked.spectrum_only, **how)
-    add_up = partial(moments_of, ridge=asked.ridge, one_hot=logs.one_hot and not logs.intercept)
-    moments = reduce(logs, add_up, merge_moments, rows=second_moment_batch_rows(logs.dim), progress=progress)
+    one_hot = logs.one_hot and not logs.intercept
+    add_up = partial(one_hot_moments_of if one_hot else moments_of, ridge=asked.ridge)
+    rows = CODED if one_hot else second_moment_batch_rows(logs.dim)
+    moments = reduce(logs, add_up, merge_moments, rows=rows, progress=progress)
     moments = moments if before is None else merge_moments(before, moments)
     if keep is not None:
         keep(moments)

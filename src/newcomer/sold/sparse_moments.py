@@ -149,7 +149,7 @@ def sparse_moments_of(batch: Batch, ridge: float | None, *, actions: int) -> Spa
     odd = np.repeat(lengths >= 2, lengths) & (step % 2 == 0)
     usable = np.repeat(lengths >= 2, lengths)
     used, met = batch.rewards[usable], batch.actions[usable]
-    norms = np.sqrt(_rows(b1.power(2)) * _rows(b2.power(2)))
+    norms = np.sqrt(sparse_row_sums(b1.power(2)) * sparse_row_sums(b2.power(2)))
     both = b1.multiply(b2)
     return SparseMoments(
         ridge=float(ridge or 0.0),
@@ -158,19 +158,19 @@ def sparse_moments_of(batch: Batch, ridge: float | None, *, actions: int) -> Spa
         coverage=np.stack([_columns(d1), _columns(d2)]),
         estimates=np.stack([_columns(b1), _columns(b2)]),
         own=_columns(both),
-        margins=(d1.T @ _rows(d2) + d2.T @ _rows(d1)) / 2 - _columns(d1.multiply(d2)),
+        margins=(d1.T @ sparse_row_sums(d2) + d2.T @ sparse_row_sums(d1)) / 2 - _columns(d1.multiply(d2)),
         gram=np.bincount(batch.actions[odd], minlength=actions).astype(np.float64),
         by_action=np.stack([np.bincount(met, weights, minlength=actions) for weights in (np.ones_like(used), used**2)]),
         rows=int(odd.sum()),
         reward_squares=float(batch.rewards[odd] @ batch.rewards[odd]),
         reward_max=float(np.abs(used).max(initial=0.0)),
-        largest=np.array([((np.abs(_rows(both)) + norms) / 2).max(initial=0.0)]),
+        largest=np.array([((np.abs(sparse_row_sums(both)) + norms) / 2).max(initial=0.0)]),
         pairs=int(np.diff(b1.indptr).astype(np.int64) @ np.diff(b2.indptr).astype(np.int64)),
         too_short=int((lengths < 2).sum()),
     )
 
 
-def _rows(matrix: csr_array) -> Floats:
+def sparse_row_sums(matrix: csr_array) -> Floats:
     """Sums of the entries of each user."""
     return np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
 
@@ -204,7 +204,7 @@ def sparse_moment_squares(batch: Batch, ridge: float | None, *, columns: Floats)
     """
     b1, b2 = SparseHalves.of(batch, ridge, len(columns)).estimates
     first, second = b1 @ columns, b2 @ columns
-    inner, sizes = _rows(b1.multiply(b2))[:, None], [_rows(b.power(2))[:, None] for b in (b1, b2)]
+    inner, sizes = sparse_row_sums(b1.multiply(b2))[:, None], [sparse_row_sums(b.power(2))[:, None] for b in (b1, b2)]
     block = b1.T @ (sizes[1] * first + inner * second) + b2.T @ (sizes[0] * second + inner * first)
     return BlockProducts((np.asarray(block / 4),))
 

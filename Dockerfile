@@ -1,5 +1,5 @@
 # The decision service: docker build -t newcomer . ; compose.yaml runs it with PostgreSQL (docs/how-to/production.md).
-FROM python:3.12-slim
+FROM python:3.13-slim
 
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
@@ -8,7 +8,9 @@ WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY requirements requirements
 COPY src src
-RUN pip install -c requirements/test.txt '.[serve,client]' && rm -rf /build/src \
+# A file named with -c installs what its own -r lines name: the pins go in without them.
+RUN sed '/^-r/d' requirements/test.txt > /tmp/pins.txt \
+    && pip install -c requirements/demo.txt -c /tmp/pins.txt '.[serve,client]' && rm -rf /build/src \
     && useradd --system --create-home newcomer && mkdir -p /var/cache/newcomer /data \
     && chown newcomer /var/cache/newcomer /data
 

@@ -103,9 +103,9 @@ def wins(found: pl.DataFrame) -> str:
     ]
     worse = int((rivals["low"] > 1).sum())
     count = (
-        f"Of {len(rivals)} comparisons ({rivals['policy'].n_unique()} methods, {cases} cases) {len(better)} are clearly"
-        f" better than PriorUCB and {worse} clearly worse. If all were level, about {0.025 * len(rivals):.0f} would be"
-        " clearly better by chance."
+        f"Of {len(rivals)} comparisons ({rivals['policy'].n_unique()} methods, {cases} cases) {len(better)}"
+        f" {'is' if len(better) == 1 else 'are'} clearly better than PriorUCB and {worse} clearly worse. If all were"
+        f" level, about {0.025 * len(rivals):.0f} would be clearly better by chance."
     )
     return "\n".join([count, "", *told]) if told else count
 

@@ -172,7 +172,7 @@ NOTES = """## How each library is used
 * **river**: its LinUCB is disjoint, so the `BayesianLinearRegression` it is made of, shared, scored mean + deviation;
   features are dictionaries.
 * **Vowpal Wabbit**: `--cb_explore_adf` from Python, as text. It takes gradient steps and keeps no d x d system:
-  another algorithm, in the table because it is what many would pick. Most of its time is writing and parsing text.
+  another algorithm, in the table because it is what many would pick.
 
 Aims, in times ours: at d = 200, 2 for contextualbandits in float64 and 10 for the rest; at d = 50, 5 for every library.
 contextualbandits in float32 is reported without an aim: half the precision is another task.

@@ -1,9 +1,9 @@
 """A round by ids: PriorUCB beside `implicit`'s fold-in and bayesianbandits, for one newcomer of a catalogue of films.
 
 20 candidates of the catalogue of benchmarks/decide_ids.py a round, choose + update, rewards of 1 to 5. All three know
-the films by 16 numbers each. `implicit` (`recalculate_user` of its exact alternating least squares) keeps no state and
-no uncertainty: it solves for the user's factors from all ratings so far, each round. bayesianbandits has a shared
-learner on the loadings of the candidates, and its Thompson sampling.
+the films by 16 numbers each. `implicit` (`recalculate_user` of its exact alternating least squares) keeps no running
+sums and no uncertainty: it solves for the user's factors from all ratings so far, each round. bayesianbandits has a
+shared learner on the loadings of the candidates, and its Thompson sampling.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ def section() -> str:
     said = (
         f"{name}, {ROUNDS} rounds of choose + update for one newcomer, 20 candidates by ids, medians of"
         f" {REPEATS} turns in one run."
-        " `implicit` keeps no state and no uncertainty, and solves for the user anew each round; bayesianbandits has a"
-        " shared learner on the 16 loadings."
+        " `implicit` keeps no running sums and no uncertainty, and solves for the user from all ratings each round;"
+        " bayesianbandits has a shared learner on the 16 loadings."
     )
     return "\n".join(["## By ids, with what users share", "", said, "", *lines])
 

@@ -138,7 +138,7 @@ def surprise(handed: Handed) -> Iterator[Method]:
 
 
 def cornac(handed: Handed) -> Iterator[Method]:
-    """cornac's models cannot fold in either; whom they do not know gets item means."""
+    """cornac's MF and EASE cannot fold in either; users whom they do not know get item means."""
     from cornac.data import Dataset
     from cornac.models import EASE, MF
 

@@ -73,10 +73,14 @@ def test_the_dockerfile_copies_what_there_is_and_starts_what_exists() -> None:
     assert found.index(("USER", "newcomer")) < [name for name, _ in found].index("CMD"), "not as root"
     check_command([*json.loads(one["ENTRYPOINT"]), *json.loads(one["CMD"])])
     assert one["EXPOSE"] == "8321" and "http://127.0.0.1:8321/healthz" in one["HEALTHCHECK"]
-    pinned = re.search(r"-c (\S+) '\.\[(\S+)\]'", " ".join(rest for name, rest in found if name == "RUN"))
-    assert pinned and (ROOT / pinned[1]).exists()
+    runs = " ".join(rest for name, rest in found if name == "RUN")
+    pins = re.findall(r"requirements/\w+\.txt", runs)
+    assert len(pins) == 2 and all((ROOT / one).exists() for one in pins)
+    given = (ROOT / re.findall(r"-c (requirements/\S+)", runs)[0]).read_text()
+    assert not re.search("^-r", given, flags=re.MULTILINE), "pip would install all of it"
+    installed = re.search(r"'\.\[(\S+)\]'", runs)
     extras = (ROOT / "pyproject.toml").read_text()
-    assert all(re.search(rf"^{extra} = \[", extras, flags=re.MULTILINE) for extra in pinned[2].split(","))
+    assert installed and all(re.search(rf"^{one} = \[", extras, flags=re.MULTILINE) for one in installed[1].split(","))
 
 
 def check_command(words: list[str]) -> None:

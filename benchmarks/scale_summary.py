@@ -70,7 +70,7 @@ def _billion(fits: list[dict[str, Any]]) -> str:
     workers = MACHINES * CORES
     hours = {row["what"]: row["after_imports"] / row["rows"] * BILLION / 3600 for row in fits}
     needs = ", ".join(f"{what} {value:.1f} CPU hours" for what, value in hours.items())
-    wall = ", ".join(f"{what} {60 * TIMES * value / workers:.0f} minutes" for what, value in hours.items())
+    wall = ", ".join(f"{what} {3600 * TIMES * value / workers:.0f} seconds" for what, value in hours.items())
     return (
         f"**A billion rows**, by the same cost a row: {needs}. On {MACHINES} machines with {CORES} cores each "
         f"({workers} workers), at {TIMES} times the CPU of one process, that is {wall}, if the shared folder keeps up."

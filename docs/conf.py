@@ -47,11 +47,11 @@ autodoc_type_aliases = {name: name for name in ("ArrayLike", "Floats", "Ints", "
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 88
 add_module_names = False
+toc_object_entries_show_parents = "hide"  # the sidebar has no room for them
 
 html_theme = "pydata_sphinx_theme"
 html_title = "newcomer"
 html_static_path = ["_static"]
-html_extra_path = ["llms.txt"]
 html_css_files = ["site.css"]
 html_extra_path = ["llms.txt"]  # at the root of the site
 html_show_sourcelink = False

@@ -14,7 +14,7 @@ PROMISE = "<!-- promise: written by experiments.write_pages -->", "<!-- end of p
 PEOPLE = "<!-- people: written by experiments.write_pages -->", "<!-- end of people -->"
 RIVALS = "<!-- rivals: written by experiments.write_pages -->", "<!-- end of rivals -->"
 ANSWERS, ALS = 60, "ALS fold-in, own answers"
-PANELS = {"young, 60 answers": "Young People Survey", "films": "MovieLens, 300 films"}
+PANELS = {"young, 60 answers": "Young People Survey, 60 answers logged", "films": "MovieLens, 300 films"}
 SHOWN = {
     people.MEAN: "PopulationMean",
     people.ARMS: "EmpiricalArms",
@@ -83,9 +83,9 @@ def promise(results: Path) -> str:
     splits, covered, trials = own["splits"].max(), own["covered"].sum(), own["splits"].sum()
     return (
         f"*Two sets of real people who rate from 1 to 5, split {splits} times each. From the logs of most of them"
-        " newcomer predicted the gain of one more decision after so many interactions (red, 95% interval); then it"
-        f" served the others (violet). {covered} of {trials} intervals contained what happened: they are on the"
-        " cautious side. No item comes twice here; where items come again the gain is larger (table below).*"
+        " newcomer predicted the gain of one more decision after so many interactions, with a 95% interval; then it"
+        f" served the others and the gain was measured. {covered} of {trials} intervals contained what happened: they"
+        " are on the cautious side. No item comes twice here; where items come again the gain is larger (table below).*"
     )
 
 

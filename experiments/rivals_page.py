@@ -64,19 +64,22 @@ def with_tables(page: str, results: Path) -> str:
 
 
 def overview(found: pl.DataFrame) -> str:
-    """Method by people: the ratio to PriorUCB's regret with its interval, wins and losses, needs, cost."""
+    """Method by people: the ratio to PriorUCB's regret with its interval; then wins and losses, needs, cost."""
     head = ["regret / PriorUCB's", *(_title(*one) for one in OVERVIEW)]
-    head += ["all cases", "clearly better, level, clearly worse", "needs beside logs", "fit, s", "decision, µs"]
-    rows = []
+    costs = ["", "regret / PriorUCB's, least to most", "clearly better, level, clearly worse"]
+    costs += ["needs beside logs", "fit, s", "decision, µs"]
+    rows, others = [], []
     for name in found["policy"].unique(maintain_order=True):
         own = found.filter(policy=name)
         better, worse = int((own["high"] < 1).sum()), int((own["low"] > 1).sum())
         count = "" if name == OURS else f"{better}, {len(own) - better - worse}, {worse}"
         large = own.filter(people="young", answers=60)
         cost = ["" if name == LIMIT else f"{large['fit_seconds'].mean():.2g}", f"{large['decision_us'].median():.0f}"]
-        cells = [*(_cell(own, *one) for one in OVERVIEW), "1" if name == OURS else _range(own)]
-        rows.append([f"**{name}**" if name == OURS else name, *cells, count, NEEDS.get(name, ""), *cost])
-    return f"{markdown.table(head, rows)}\n\n{found['units'].min()} splits of the people."
+        shown = f"**{name}**" if name == OURS else name
+        rows.append([shown, *(_cell(own, *one) for one in OVERVIEW)])
+        others.append([shown, "1" if name == OURS else _range(own), count, NEEDS.get(name, ""), *cost])
+    tables = f"{markdown.table(head, rows)}\n\n{markdown.table(costs, others)}"
+    return f"{tables}\n\n{found['units'].min()} splits of the people."
 
 
 def all_cases(found: pl.DataFrame) -> str:
@@ -142,10 +145,11 @@ def recommenders(found: pl.DataFrame) -> str:
     parts = []
     for (people,), own in found.group_by("people", maintain_order=True):
         title = f"{PEOPLE[str(people)]}, {own['newcomers'].max()} newcomers"
-        head = [title, *(f"order, {count} known" for count in FEW), "choice after 5, over ours", "NDCG@10 after 5"]
-        head += ["beats the item mean from", "taking a newcomer in", "uncertainty"]
+        head = [title, *(f"order, {count} known" for count in FEW), "choice after 5, over ours"]
+        more = [title, "NDCG@10 after 5", "beats the item mean from", "taking a newcomer in", "uncertainty"]
         rows = [_recommender(lines) for _, lines in own.group_by("method", maintain_order=True)]
-        parts.append(markdown.table(head, rows))
+        parts.append(markdown.table(head, [row[: len(head)] for row in rows]))
+        parts.append(markdown.table(more, [[row[0], *row[len(head) :]] for row in rows]))
     return "\n\n".join(parts)
 
 
@@ -176,11 +180,17 @@ def few_ratings(found: pl.DataFrame) -> str:
         for (name,), lines in own.group_by("method", maintain_order=True):
             if name != "item mean":
                 by = {line["known"]: line for line in lines.iter_rows(named=True)}
-                since.setdefault(_from(by, FEW), []).append(str(name))
+                since.setdefault(_from(by, FEW), []).append(_without_comma(str(name)))
         order = sorted(since, key=lambda one: (one == "never", int(one) if one.isdigit() else 0))
         told = "; ".join(f"{one if one == 'never' else f'from {one}'}: {', '.join(since[one])}" for one in order)
         parts.append(f"- {PEOPLE[str(people)]}: {told}.")
     return "\n".join(parts)
+
+
+def _without_comma(name: str) -> str:
+    """A name for a list: `implicit ALS (confidences)`."""
+    head, _, way = name.partition(", ")
+    return f"{head} ({way})" if way else head
 
 
 def _recommender(lines: pl.DataFrame) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -46,6 +47,9 @@ def openapi_document(operations: Sequence[Operation], limits: Limits, *, tokens:
     """The OpenAPI document."""
     kinds = [kind for one in operations for kind in (one.takes, one.gives) if _is_shape(kind)]
     _, components = msgspec.json.schema_components([*kinds, shapes.Failure], ref_template="#/components/schemas/{name}")
+    for schema in components.values():
+        if "description" in schema:
+            schema["description"] = cleandoc(schema["description"])
     paths: dict[str, dict[str, Any]] = {}
     for one in operations:
         paths.setdefault(one.path, {})[one.method.lower()] = _described(one, tokens)

@@ -153,7 +153,8 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 
 STUDY = study(
     "weak-directions",
-    claim="A full covariance averaged with the fit's serves people better wherever held-out users say so.",
+    claim="A full covariance averaged with the fit's, where held-out users say so, serves Young People better and bfi "
+    "on average neither better nor worse.",
     about=__doc__,
     sweep=sweep,
     run=run,

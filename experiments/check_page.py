@@ -52,7 +52,7 @@ def _power(frame: pl.DataFrame) -> str:
     body = []
     for fault, (test, _) in FAULTS.items():
         own = frame.filter(design=fault, test=test)
-        least = [own.filter(pl.col(column) == 1.0)["strength"].min() for column in ("alarm", "named")]
+        least = [min(own.filter(pl.col(column) == 1.0)["strength"], default=None) for column in ("alarm", "named")]
         body.append([fault, test, UNITS[fault], *("never" if one is None else f"{one:g}" for one in least)])
     knows = "logger knows taste"
     half, some = (_row(frame, knows, 0.2, test) for test in (FAULTS[knows][0], "any"))
@@ -73,7 +73,7 @@ def _exact(frame: pl.DataFrame) -> str:
     """Where the tests are exact, and how far they are from it elsewhere."""
     once = frame.filter(pl.col("design").is_in([one for one in DESIGNS if "once" in one]))
     rates = {
-        test: (float((own["alarm"] * own["sets"]).sum() / own["sets"].sum()), int(own["sets"].sum()))
+        test: (sum(own["alarm"] * own["sets"]) / sum(own["sets"]), sum(own["sets"]))
         for (test,), own in once.group_by("test")
     }
     told = [f"{test} in {rates[test][0]:.1%} of {rates[test][1]}" for test in ("adaptive logging", "history length")]

@@ -29,8 +29,8 @@ def with_rare_clicks(page: str, results: Path) -> str:
         f"({worse[AGAIN]} more regret), where half of the people answer as before ({worse[HALF]}) and where half is "
     )
     text += f"redrawn ({worse[WAVERING]}); it wins beyond two standard errors in {_named(wins)}. Earlier users tell "
-    text += f"which of the two it is: after twenty of them the ratios are {told['ratio'].min():.3g} to "
-    text += f"{told['ratio'].max():.3g}, beyond two standard errors in {len(clear)} of {len(told)} ({_named(clear)}). "
+    text += f"which of the two it is: after twenty of them the ratios are {min(told['ratio']):.3g} to "
+    text += f"{max(told['ratio']):.3g}, beyond two standard errors in {len(clear)} of {len(told)} ({_named(clear)}). "
     return markdown.replaced(page, RARE, text + "The service pools them by itself.")
 
 

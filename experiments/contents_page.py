@@ -16,7 +16,8 @@ experiments.contents` lists the tables that are older than their code.
 
 The other files write what the pages say about these tables. `python -m experiments.write_pages` writes them all: \
 [every figure of the paper, with a verdict](../docs/paper/figures.md), [the studies beyond the \
-paper](../docs/paper/results.md) and the tables of the guides. No number is typed by hand.
+paper](../docs/paper/results.md) and the tables of the guides. What it writes comes from \
+the csv files; other numbers of the pages do not.
 
 ## Contents
 

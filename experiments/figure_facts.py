@@ -88,13 +88,16 @@ def population(results: Path) -> Facts:
     ends = Ends.of(results, "movielens-together")
     kept = {world: ends.kept(world, "ProBALL-UCB") for world in FILMS}
     literal, balanced = (ends.gap(world, kept[world], MEAN) for world in FILMS)
+    saved = {world: 1.0 - ends.mean(world, PRIOR) / ends.mean(world, kept[world]) for world in FILMS}
     claims = {"literal: the mean is ahead": literal.more, "balanced: the mean is behind": balanced.less}
     for world in FILMS:
         claims[f"{world}: PriorUCB is far ahead of both"] = all(
             ends.ahead(world, PRIOR, line) and ends.mean(world, PRIOR) < 0.75 * ends.mean(world, line)
             for line in (MEAN, kept[world])
         )
-    return Facts({"mean_literal": literal.words, "mean_balanced": balanced.words}, claims)
+        claims[f"{world}: half or more is taken away"] = saved[world] >= 0.5
+    words = {"mean_literal": literal.words, "mean_balanced": balanced.words}
+    return Facts(words | {"saved_literal": f"{saved[LITERAL]:.0%}", "saved_balanced": f"{saved[BALANCED]:.0%}"}, claims)
 
 
 def main(results: Path) -> Facts:
@@ -128,9 +131,11 @@ def main(results: Path) -> Facts:
         "of the optimistic ones all but LinUCB on true features": all(
             gap(2, "M-ProBALL-UCB", name).less for name in ("LinUCB", "mUCB", "mmUCB")
         ),
+        "it is behind EmpiricalArms": all(gap(p, "M-ProBALL-UCB", "EmpiricalArms").more for p in (2, 3)),
     }
     words = {"near": near.words, "mixts": gap(3, "M-ProBALL-UCB", "MixTS").signed}
     words["mts"] = gap(3, "M-ProBALL-UCB", "mTS").signed
+    words["arms"] = gap(3, "M-ProBALL-UCB", "EmpiricalArms").words
     return Facts(words, claims) | radii(results)
 
 
@@ -198,13 +203,17 @@ def simulated_ts(results: Path) -> Facts:
             for line in (LINTS, *told)
         ),
         "MixTS is better where it leaves early": bool(early) and all(ends.ahead(LEARNABLE, mixts, x) for x in early),
-        "as printed clusters win": all(
+        "as printed clusters are ahead of LinUCB and of every ProBALL": all(
             ends.ahead(PRINTED, line, other)
             for line in told
             for other in (LINUCB, *ends.variants(PRINTED, "ProBALL-UCB"))
         ),
+        "not clearly of PopulationMean and PriorUCB": all(
+            ends.gap(PRINTED, line, other).level for line in told for other in (MEAN, PRIOR)
+        ),
     }
-    return Facts(claims=claims)
+    words = {f"{line.policy.lower()}_mean": ends.gap(PRINTED, line, MEAN).signed for line in told}
+    return Facts(words, claims)
 
 
 def together(results: Path) -> Facts:

@@ -22,8 +22,9 @@ section comes from one command,
 this page is written from
 those tables by `python -m experiments.write_pages`. Ratios are of mean regrets (or errors) over the same newcomers \
 (or worlds);
-se is their standard error. "open" means that no target was set, that the interval
-contains it, or that the run is unfinished.
+se is their standard error. "open" means that no target was set, or, for prior-users, rates and prior-calibration, \
+that the interval contains it or that worlds are missing; elsewhere the number of the row decides, also with \
+fewer repeats.
 """
 
 

@@ -262,7 +262,9 @@ def repeatability_verdicts(frame: pl.DataFrame) -> list[Verdict]:
 
 def repeatability_details(frame: pl.DataFrame) -> pl.DataFrame:
     """Regret of every candidate over that of the first, by table, size and case."""
+    alone = pl.format("{} (one table)", pl.col("ratio").round(3))  # starts that one sub-table alone had to try
     told = frame.with_columns(with_error("ratio", 3), people=pl.format("{} {}", "people", "size"))
+    told = told.with_columns(pl.col("told").fill_null(alone))
     return told.pivot("case", index=["people", "policy"], values="told")
 
 

@@ -1,7 +1,7 @@
 """`python -m experiments.write_pages`: write the pages that tell results, from the tables in experiments/results.
 
-Every number of the pages comes from a table; none is typed. A page is written from the tables that exist, and writing
-the pages twice changes nothing.
+What it writes comes from the csv files; other numbers of the pages do not. A page is written from the tables that
+exist, and writing the pages twice changes nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from experiments import (
     attributes,
     attributes_page,
     binary_outcome,
+    check_page,
     contents_page,
     evaluate_coverage,
     figure_page,
@@ -22,6 +23,7 @@ from experiments import (
     radius_sweep,
     rare_clicks,
     readme_numbers,
+    remarks_page,
     rivals_page,
     self_selection,
     service_loop,
@@ -48,10 +50,10 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         measured: study_page.page(results, measured),
         theory: theory_page.with_numbers(theory.read_text(encoding="utf-8"), results),
         radius: radius_sweep.with_table(radius.read_text(encoding="utf-8"), results),
-        scale: large_worlds.with_table(scale.read_text(encoding="utf-8"), results),
+        scale: remarks_page.with_no_taste(large_worlds.with_table(scale.read_text(encoding="utf-8"), results), results),
         people: outlier_test.with_table(people_page.with_numbers(people.read_text(encoding="utf-8"), results), results),
         rivals: rivals_page.with_tables(rivals.read_text(encoding="utf-8"), results),
-        enough: self_selection.with_table(enough.read_text(encoding="utf-8"), results),
+        enough: check_page.with_rates(self_selection.with_table(enough.read_text(encoding="utf-8"), results), results),
         helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
         known: attributes_page.with_remarks(
             attributes_page.with_sentence(attributes.with_table(known.read_text(encoding="utf-8"), results), results),
@@ -61,8 +63,13 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
             attributes_page.with_sentence(advice.read_text(encoding="utf-8"), results), results
         ),
         loop: service_loop.with_table(loop.read_text(encoding="utf-8"), results),
-        clicks: rare_clicks.with_table(
-            link_choice.with_table(binary_outcome.with_tables(clicks.read_text(encoding="utf-8"), results), results),
+        clicks: remarks_page.with_rare_clicks(
+            rare_clicks.with_table(
+                link_choice.with_table(
+                    binary_outcome.with_tables(clicks.read_text(encoding="utf-8"), results), results
+                ),
+                results,
+            ),
             results,
         ),
         root / "README.md": readme_numbers.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),

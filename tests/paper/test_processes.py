@@ -299,10 +299,11 @@ def test_features_are_those_of_an_example_done_by_hand():
     np.testing.assert_allclose(found, [*expected, 1, 0, 0, 1, 0, 0])  # both runs have two steps
 
 
-def test_rewards_that_are_no_numbers_are_refused_in_a_sentence():
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_rewards_that_are_no_finite_numbers_are_refused_in_a_sentence(value):
     class Missing(Fading):
         def rewards(self, omega, sequence):
-            return (float("nan"),) * len(sequence)
+            return (float(value),) * len(sequence)
 
     for check in (coherent_sampled, exchangeable_sampled):
         with pytest.raises(NewcomerError, match="pays rewards that are no finite numbers"):

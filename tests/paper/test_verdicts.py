@@ -13,8 +13,11 @@ from experiments.figure_facts import Facts
 from experiments.figure_facts_errors import _within, chance
 from experiments.figure_verdicts import VERDICTS
 from experiments.paired import Ends, Gap, Line
+from experiments.study_targets import rates_verdicts
 
 from newcomer.paper.catalogue import FIGURES
+from newcomer.paper.studies import hard
+from newcomer.paper.studies.stars_and_clicks import CLICKS, STARS
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
@@ -119,3 +122,58 @@ def test_the_page_on_local_ucb_quotes_its_table() -> None:
     pooled = frame.filter(pl.col("users").is_null(), policy="ProBALL-UCB")
     shares = [pooled.filter(world=world)["share_upper"].item() for world in ("learnable", "weak")]
     assert f"is {shares[0]:.1%} of LinUCB's regret" in text and f"the upper limit is {shares[1]:.0%} of" in text
+    learning = ("LOCAL-UCB", "ProBALL-UCB", "ProBALL-UCB, savings exit", "LinUCB")
+    for world in ("learnable", "weak"):
+        own = frame.filter(pl.col("users").is_null(), world=world)
+        prior = own.filter(policy="PriorUCB").row(0, named=True)
+        assert prior["regret"] < own.filter(pl.col("policy").is_in(learning))["regret"].min()
+        assert prior["ratio"] > 1 + 2 * prior["ratio_se"]  # of LOCAL-UCB's regret to it, newcomer by newcomer
+
+
+def test_the_map_quotes_how_the_measured_error_falls() -> None:
+    error, *_ = rates_verdicts(study_table("rates"))
+    assert error.holds is None
+    assert f"falls by {error.measured} of the rate's fall" in (ROOT / "docs/paper/map.md").read_text(encoding="utf-8")
+
+
+def study_table(name: str) -> pl.DataFrame:
+    return pl.read_csv(RESULTS / f"{name}.csv", infer_schema_length=None)
+
+
+# Claims of studies, which say what came out.
+
+
+def test_rewards_are_predicted_on_the_right_scale_and_too_low_at_first() -> None:
+    frame = study_table("prior-ratings")
+    assert frame["slope"].is_between(0.95, 1.05).all()
+    first = frame.filter(seen=0, rewards=STARS)
+    assert (first["predicted"] < first["actual"]).all() and first["bias"][0] < -0.1
+    rare = frame.filter(rewards=CLICKS, bin=0)
+    assert (rare["predicted"] + 2 * rare["actual_se"] < rare["actual"]).all()
+
+
+def test_exploring_by_what_a_reward_would_tell_is_near_the_best_width() -> None:
+    frame = study_table("exploration")
+    ours, drawn = (frame.filter(policy=f"{name}, curiosity 0.5")["ratio"] for name in ("PriorUCB", "PriorTS"))
+    assert ours.max() <= 1.03 and (drawn <= 1.03).mean() > 0.5
+
+
+def test_nobody_saves_more_than_a_fifth_at_the_scale_of_the_theorem() -> None:
+    frame = study_table("hard")
+    assert frame.filter(pl.col("policy").is_in(hard.policies_in(frame)), scale=1.0)["blind"].min() >= 0.8
+
+
+def test_weak_directions_help_young_people_and_not_bfi() -> None:
+    frame = study_table("weak-directions").filter(policy="average")
+    young, bfi = (frame.filter(pl.col("people").str.starts_with(name)) for name in ("young", "bfi"))
+    assert (young["ratio"] <= 1.005).all() and np.log(young["ratio"]).mean() < -0.005
+    assert abs(np.log(bfi["ratio"]).sum()) < 2 * np.sqrt((bfi["ratio_se"] ** 2).sum())
+
+
+@pytest.mark.parametrize("policy", ["PriorUCB, start {}, curiosity 0.5", "PriorUCB, start {}, curiosity 0.25"])
+def test_newcomers_who_are_told_lose_less_than_with_any_fixed_start(policy: str) -> None:
+    frame, by = study_table("repeatability"), ["people", "size", "case"]
+    told = frame.filter(policy=policy.format("told"))
+    for start in ("0.5", "0.25", "0.1", "0.9"):
+        both = frame.filter(policy=policy.format(start)).join(told, on=by, suffix="_told")
+        assert len(both) and np.log(both["ratio_told"] / both["ratio"]).mean() < -0.005

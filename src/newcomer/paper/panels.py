@@ -66,3 +66,17 @@ def _title(world: str, tau: float, own: pl.DataFrame) -> str:
     exits = dict(zip(here["policy"].str.slice(0, 1), here["left_at"], strict=True))
     text = ", ".join(f"{letter} {'never' if left is None else f'{left:g}'}" for letter, left in exits.items())
     return f"{world}, tau = {tau:g}\nleft in round: {text}"
+
+
+def side_by_side(frame: pl.DataFrame, place: str, series: str, value: str) -> pl.DataFrame:
+    """Points of unordered places (1, 2, ...) as short dashes beside each other; rows without a value end each of them.
+
+    >>> side_by_side(pl.DataFrame({"x": [1], "policy": ["a"], "y": [2.0]}), "x", "policy", "y")["x"].round(2).to_list()
+    [0.68, 1.32, 1.36]
+    """
+    names = frame[series].unique(maintain_order=True).to_list()
+    wide = 0.8 / len(names)
+    middle = pl.col(place) + wide * (pl.col(series).replace_strict(names, range(len(names))) - (len(names) - 1) / 2)
+    ends = [frame.with_columns((middle + sign * 0.4 * wide).alias(place)) for sign in (-1, 1)]
+    gap = frame.with_columns((middle + 0.45 * wide).alias(place), pl.lit(None, pl.Float64).alias(value))
+    return pl.concat([*ends, gap])

@@ -41,6 +41,7 @@ from newcomer.charts.pictures import Axis, Panel, draw_panels
 from newcomer.model import Model
 from newcomer.paper.figure import Point, swept
 from newcomer.paper.jobs import ExitRule
+from newcomer.paper.panels import side_by_side
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import regrets
 from newcomer.paper.worlds.download import find_movielens
@@ -279,14 +280,15 @@ def _claim(claim: str, better: pl.DataFrame, worse: pl.DataFrame, value: str = "
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:
-    """Paired differences of every claim, a panel for each form of the radius and tau, readings from left to right."""
+    """Paired differences of every claim, a panel for each form of the radius and tau, a dash a reading."""
     order = {name: place for place, name in enumerate(frame["reading"].unique(maintain_order=True), start=1)}
     placed = frame.with_columns(place=pl.col("reading").replace_strict(order, return_dtype=pl.Float64))
     placed = placed.filter(pl.col("claim").is_in(list(SHOWN))).with_columns(pl.col("claim").replace(SHOWN))
     names = ", ".join(f"{place} {name}" for name, place in order.items())
-    x, y = Axis("place", "reading"), Axis("difference", "regret less the other's")
+    placed = side_by_side(placed, "place", "claim", "difference")
+    x, y = Axis("place", "reading", zero=False), Axis("difference", "regret less the other's")
     panels = [
-        Panel(f"Delta_off {bound}, tau = {tau:g}", own, x, y, marked=True)
+        Panel(f"Delta_off {bound}, tau = {tau:g}", own, x, y)
         for (bound, tau), own in placed.group_by("bound", "tau", maintain_order=True)
     ]
     return draw_panels(panels, path, series="claim", error="difference_se", title=f"below 0 the claim holds: {names}")

@@ -139,7 +139,7 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 
 STUDY = study(
     "exploration",
-    claim="Exploring by what a reward would tell is within 3% of the best fixed width on people and in simulations.",
+    claim="PriorUCB, exploring by what a reward would tell, is within 3% of the best fixed width; PriorTS mostly.",
     about=__doc__,
     sweep=sweep,
     run=run,

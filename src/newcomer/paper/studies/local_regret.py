@@ -129,8 +129,8 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 
 STUDY = study(
     "local-regret",
-    claim="LOCAL-UCB costs no more than ProBALL-UCB, up to 5% of LinUCB's regret, however many offline users there "
-    "are.",
+    claim="Where the subspace is learnable LOCAL-UCB costs no more than ProBALL-UCB, up to 5% of LinUCB's regret; "
+    "where it is weak it costs more.",
     about=__doc__,
     sweep=sweep,
     run=run,

@@ -127,13 +127,13 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
         )
         for name, column in {"said by fit": "said", "happened to newcomers": "happened"}.items()
     ]  # fmt: skip
-    x, y = Axis("t", "interactions"), Axis("gain", "gain in reward over the population mean")
+    x, y = Axis("t", "interactions"), Axis("gain", "gain over the mean")
     return draw_lines(pl.concat(long), path, x=x, y=y, error="se", facet="people", columns=3, marked=True)
 
 
 STUDY = study(
     "outlook",
-    claim="What fit says of newcomers is what then happens to other people.",
+    claim="The intervals that fit gives hold what then happens to other people.",
     about=__doc__,
     sweep=sweep,
     run=run,

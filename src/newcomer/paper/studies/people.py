@@ -207,7 +207,8 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 
 STUDY = study(
     "people",
-    claim="Where actions come again the prior with a memory serves real people better than a mean per action.",
+    claim="Where actions come again the prior with a memory serves real people better than a mean per action, and on "
+    "likes of Young People as well as it.",
     about=__doc__,
     sweep=sweep,
     run=run,

@@ -116,7 +116,7 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
         .join(entries, on="strength", maintain_order="left")
         .select("scale", line=pl.lit("true error of EM"), value="error")
     )
-    x, y = Axis("scale", "entries of U up to", log=True), Axis("value", "median over worlds (spectral)", log=True)
+    x, y = Axis("scale", "entries of U up to", log=True), Axis("value", "radius, or error (median)", log=True)
     shown = pl.concat([errors, radii]).filter(pl.col("value").is_finite())
     return draw_lines(shown, path, x=x, y=y, series="line", marked=True)
 

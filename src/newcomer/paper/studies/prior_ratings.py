@@ -127,7 +127,8 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 
 STUDY = study(
     "prior-ratings",
-    claim="Predicted means are reliable for stars and for clicks, although the working model is Gaussian.",
+    claim="Predicted means have the right scale for stars and for clicks; before the first reward stars are predicted "
+    "too low, and so are rare clicks.",
     about=__doc__,
     sweep=sweep,
     run=run,

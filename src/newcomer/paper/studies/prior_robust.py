@@ -5,7 +5,8 @@ newcomers, T = 200. Student tails have five degrees of freedom and the Gaussian'
 equally likely preferences with a little spread. A wrong noise variance is put into the fitted model: PriorUCB then
 trusts rewards four times too much, or too little. Every number is compared with the well-specified case of the same
 factor U (`ratio`, paired by world). "Outlier users" are those whom PriorUCB's test has moved to the full dimension:
-heavy tails, and above all a noise variance taken too small, look to it like users who contradict the prior.
+heavy tails, and above all a noise variance taken too small, look to it like users who contradict the prior. The
+picture shows entries up to 1.25 only.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 
 STUDY = study(
     "repeatability",
-    claim="Earlier users tell newcomers how much of an answer comes again better than any fixed start.",
+    claim="Told by earlier users, newcomers lose less on average than with any fixed start.",
     about=__doc__,
     sweep=sweep,
     run=run,

@@ -30,6 +30,7 @@ from newcomer.logs import Logs
 from newcomer.logs.batch import Batch
 from newcomer.logs.reduce import reduce
 from newcomer.paper.figure import Point, study
+from newcomer.paper.panels import side_by_side
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means, regrets
 from newcomer.paper.studies.people import people_table
@@ -140,20 +141,20 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:
-    """Ratios by table, a panel a case."""
+    """Ratios by table, a panel a case: dashes with boxes of one standard error, for tables have no order."""
     named = frame.with_columns(table=pl.format("{}, {}", "people", "answers")).filter(pl.col("policy") != CLEAR)
     order = {f"{people}, {answers}": i + 1 for i, (people, answers) in enumerate(LOGGED)}
     placed = named.with_columns(place=pl.col("table").replace_strict(order, default=1))
-    x, y = (
-        Axis("place", "table: " + "; ".join(f"{i} {name}" for name, i in order.items())),
-        Axis("ratio", "regret / that of clear directions", zero=False),
-    )
-    return draw_lines(placed, path, x=x, y=y, error="ratio_se", facet="case", columns=3, marked=True)
+    x, y = Axis("place", "table", zero=False), Axis("ratio", "regret / that of clear directions", zero=False)
+    dashes = side_by_side(placed, "place", "policy", "ratio")
+    title = "tables and answers logged: " + "; ".join(f"{i} {name}" for name, i in order.items())
+    return draw_lines(dashes, path, x=x, y=y, error="ratio_se", facet="case", columns=3, title=title)
 
 
 STUDY = study(
     "weak-directions",
-    claim="A full covariance averaged with the fit's serves people better wherever held-out users say so.",
+    claim="A full covariance averaged with the fit's, where held-out users say so, serves Young People better and bfi "
+    "on average neither better nor worse.",
     about=__doc__,
     sweep=sweep,
     run=run,

@@ -54,7 +54,7 @@ def coherent_sampled(
         other = (*other[:h], one[h], *other[h + 1 :])
         first, second = process.rewards(omega, one)[h], process.rewards(omega, other)[h]
         for value, moves in ((first, one), (second, other)):
-            _refuse_nan(math.isnan(value), moves)
+            _refuse_infinite(not math.isfinite(value), moves)
         if first != second:
             return Answer(False, f"reward {h + 1} is {first} with the moves {one} and {second} with {other}")
     missed = 1.0 - level ** (1.0 / draws)
@@ -217,12 +217,12 @@ def _sample(process: Process, sequence: Sequence[Move], draws: int, rng: np.rand
     """Rewards (draws, H) of a sequence, each on an omega of its own."""
     rows = [process.rewards(process.draw(rng, len(sequence)), sequence) for _ in range(draws)]
     found = np.array(rows, dtype=float)
-    _refuse_nan(not np.isfinite(found).all(), sequence)
+    _refuse_infinite(not np.isfinite(found).all(), sequence)
     return found
 
 
-def _refuse_nan(missing: bool, sequence: Sequence[Move]) -> None:
-    if missing:
+def _refuse_infinite(found: bool, sequence: Sequence[Move]) -> None:
+    if found:
         raise NewcomerError(
             "the process pays rewards that are no finite numbers",
             where=f"moves {tuple(sequence)}",

@@ -396,11 +396,11 @@ def drafted(p_value: float, size: float = 0.53, spread: float = 0.2, **given) ->
 
 def test_what_chance_gives_is_not_contradicted():
     (found,) = findings_by_permutation_tests([drafted(0.072)], 0.05, UsersTested(500, 500))
-    assert found.verdict == "unknowable" and "chance is not ruled out (p = 0.072, by a test that" in found.what
-    assert "within chance" not in found.what and "These 500 users are too few" in found.what
+    assert found.verdict == "unknowable" and "not significant (p = 0.072, by a test that" in found.what
+    assert "significant (p = 0.072)" not in found.what and "These 500 users are too few" in found.what
     assert "5% of the effects that chance alone gives are above 0.31" in found.what  # and 0.49 is seen
     (small,) = findings_by_permutation_tests([drafted(0.072, size=0.3)], 0.05, UsersTested(500, 500))
-    assert "this is within chance (p = 0.072)" in small.what
+    assert "not significant (p = 0.072)" in small.what
     both = findings_by_permutation_tests([drafted(0.03), drafted(0.5)], 0.05, UsersTested(500, 500))
     assert "p = 0.06 with all tests counted" in both[0].what
 

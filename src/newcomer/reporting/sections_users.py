@@ -50,7 +50,7 @@ CURVES = (
     ("Pairs in the right order", "concordance", "Share of pairs of candidates in the right order; 0.5 is chance."),
 )
 DASHED = {"posterior without memory": (6, 3), "ridge": (2, 2)}
-STEPS = ("after", "users", "reward", "over the population mean", "over each action by itself", "over a random row")
+STEPS = ("after", "users", "reward", "over the population mean", "over per-action averages", "over a random row")
 
 
 def users_everybody_section(contents: ReportContents) -> Markup:

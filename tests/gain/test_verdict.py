@@ -122,7 +122,9 @@ def test_words_follow_the_number_of_interactions():
 def test_advice_follows_from_the_evidence():
     short = decide_verdict(evidence(step(1, 0.05), step(2, 0.05), rows=4))
     assert "To measure the gain after 5 interactions, log at least 15 rows per user" in short.sentences[3]
-    assert "a median user has 4" in short.sentences[3] and "served from the first interaction on" in short.sentences[3]
+    assert (
+        "the median user has 4" in short.sentences[3] and "served from the first interaction on" in short.sentences[3]
+    )
     many = decide_verdict(evidence(step(5, 0.02), step(20, 0.08)))
     assert "about 610 held-out users (here 400)" in many.sentences[3] and "are enough" not in many.sentences[3]
     tiny = decide_verdict(evidence(step(5, 0.0, error=0.0), checks=findings(agreed=0.006)))
@@ -228,7 +230,7 @@ def test_intervals_of_the_best_actions_stay_within_the_rewards():
 def test_each_number_of_interactions_is_told_with_its_users():
     found = decide_verdict(evidence(step(5, 0.3), step(20, 0.8, people=31)))
     assert "after 5 +0.300 (+0.202 to +0.398) (400 users)" in found.sentences[2] and "(31 users)" in found.sentences[2]
-    assert "by 400 held-out users" in decide_verdict(evidence(step(5, 0.3), step(10, 0.3))).sentences[2]
+    assert "measured on 400 held-out users" in decide_verdict(evidence(step(5, 0.3), step(10, 0.3))).sentences[2]
 
 
 def test_preferences_that_are_there_are_not_denied():

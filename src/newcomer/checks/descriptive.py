@@ -184,7 +184,7 @@ def describe_propensities(found: CheckSample, rows: int, level: float) -> Findin
             "unknowable",
             "No propensities are logged, so only the tests tell how actions were chosen.",
             "If actions were drawn at random, add a column propensity with the probability of the logged action"
-            f"{_equal(found)}: the gain of serving everybody the best is then measured on all rows.",
+            f"{_equal(found)}: the gain of serving everybody the best action is then measured on all rows.",
         )
     ratio, error = _ratios(told, rows)
     fixed = bool(np.all(told.largest - told.least <= 1e-9)) and len(found.shown) > 1

@@ -161,7 +161,7 @@ def _by_many(by_step: Mapping[int, list[CurveStep]]) -> dict[int, list[CurveStep
 def _gain(found: Evaluation) -> Markup:
     """Reward over the three others, after each number of interactions."""
     named_arms = found.repeats
-    heads = [head for head in STEPS if named_arms or "by itself" not in head]
+    heads = [head for head in STEPS if named_arms or "per-action" not in head]
     rows = []
     for step in found.headline:
         over = [step.population_mean, *([step.empirical_arms] if named_arms else []), step.logging]

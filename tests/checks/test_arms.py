@@ -60,7 +60,10 @@ def test_the_random_arm_judges(logs, found):
     for name in TESTS:
         assert (found[name].effect, found[name].p_value) == (alone[name].effect, alone[name].p_value)
     what = found[ARMS].what
-    assert "of the random arm with two rows or more judge" in what and f"{random.summary.users} random" in what
+    assert (
+        "of the random arm with two or more rows are used to test logging" in what
+        and f"{random.summary.users} random" in what
+    )
 
 
 def test_propensities_are_verified_arm_by_arm(found):
@@ -72,9 +75,9 @@ def test_propensities_are_verified_arm_by_arm(found):
     assert told.verdict == "broken" and "not 1 over the number of candidates" in told.what
 
 
-def test_too_few_random_users_are_said_to_be_so_with_how_many_would_do():
+def test_too_few_random_users_are_said_to_be_so_with_how_many_are_needed():
     few = nc.check(nc.Logs.from_arrays(**served(random=0.06)), fit=False)
-    assert few.verdict != "broken" and few[ARMS].verdict == "unknowable" and "would do" in few[ARMS].what
+    assert few.verdict != "broken" and few[ARMS].verdict == "unknowable" and "users are needed" in few[ARMS].what
     assert any(few[name].verdict == "unknowable" for name in TESTS)
     none = nc.Logs.from_arrays(**served(users=60, random=0.0))
     told = nc.check(none, fit=False)

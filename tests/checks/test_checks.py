@@ -220,7 +220,10 @@ def test_self_selection_is_seen_and_popularity_is_not():
     rng = np.random.default_rng(12)
     found = quick_check(self_selected(rng, 2.0, users=300))
     assert found["self-selection"].verdict == "broken" and found["self-selection"].adjusted <= 0.05
-    assert "say they prefer" in found["self-selection"].what and "random actions" in found["self-selection"].advice
+    assert (
+        "preferences in the user's other rows" in found["self-selection"].what
+        and "random actions" in found["self-selection"].advice
+    )
     alarms = [
         quick_check(clean(rng, "actions once, good ones popular"), seed=number)["self-selection"].p_value <= 0.05
         for number in range(20)
@@ -396,11 +399,11 @@ def drafted(p_value: float, size: float = 0.53, spread: float = 0.2, **given) ->
 
 def test_what_chance_gives_is_not_contradicted():
     (found,) = findings_by_permutation_tests([drafted(0.072)], 0.05, UsersTested(500, 500))
-    assert found.verdict == "unknowable" and "chance is not ruled out (p = 0.072, by a test that" in found.what
-    assert "within chance" not in found.what and "These 500 users are too few" in found.what
-    assert "5% of the effects that chance alone gives are above 0.31" in found.what  # and 0.49 is seen
+    assert found.verdict == "unknowable" and "not significant (p = 0.072, by a test that" in found.what
+    assert "These 500 users are too few" in found.what
+    assert "by chance alone 5% of effects exceed 0.31" in found.what  # and 0.49 is seen
     (small,) = findings_by_permutation_tests([drafted(0.072, size=0.3)], 0.05, UsersTested(500, 500))
-    assert "this is within chance (p = 0.072)" in small.what
+    assert "not significant (p = 0.072)" in small.what
     both = findings_by_permutation_tests([drafted(0.03), drafted(0.5)], 0.05, UsersTested(500, 500))
     assert "p = 0.06 with all tests counted" in both[0].what
 
@@ -597,7 +600,7 @@ def test_no_finding_contradicts_the_decision():
     yes = nc.check(Synthetic.learnable(dim=8, seed=1).logs(300, 10, seed=1)).decision
     assert yes.personal == "yes"
     told = check_with_gain(Findings((shared,)), None, yes)["shared preferences"]
-    assert told.verdict == "fine" and "they decide" in told.what and "everybody" not in told.advice
+    assert told.verdict == "fine" and "takes precedence" in told.what and "everybody" not in told.advice
     no = replace(yes, personal="not clear")
     assert check_with_gain(Findings((shared,)), None, no)["shared preferences"] == shared
 
@@ -623,7 +626,7 @@ def test_what_is_told_of_logarithms_says_so():
         for count in counts
     )
     assert found["rewards"].what.startswith("Log(1 + reward) goes from ")
-    assert "more in log(1 + reward)" in found["unseen self-selection"].what
+    assert "higher in log(1 + reward)" in found["unseen self-selection"].what
     assert "Preferences move log(1 + reward) by" in found["newcomers unlike the logged"].what
     assert alike["shared preferences"].verdict == "doubtful"  # then no size of preferences is told
     assert "%" not in alike["hidden causes"].what and "move" not in alike["newcomers unlike the logged"].what

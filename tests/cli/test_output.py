@@ -222,7 +222,7 @@ def test_the_pseudo_inverse_has_no_ridge_to_show() -> None:
         == "sold-pinv (none)"
     )
     many = model_summary_method_line(findings(passes=13, sample=SampleFacts(20_012, 400_240, 41)))
-    assert "by a sample of 20,012 users, then all users fitted in 13 passes over all rows" in many
+    assert "estimated on a sample of 20,012 users, then all users fitted in 13 passes over all rows" in many
 
 
 def test_vacuous_bounds_are_called_vacuous() -> None:

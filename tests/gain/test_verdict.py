@@ -83,7 +83,7 @@ def test_a_long_step_of_few_people_does_not_close_the_gate():
 
 CASES = {
     ("fine", 0.3, 0.5): ("yes", "Yes: personalise from 5 interactions on", "random share"),
-    ("doubtful", 0.3, 0.5): ("with care", "Only with care: personalise from 5 interactions on", "Settle these doubts"),
+    ("doubtful", 0.3, 0.5): ("with care", "Only with care: personalise from 5 interactions on", "Resolve these doubts"),
     ("broken", 0.3, 0.5): ("no", "No: these logs are broken (drift)", "Log in random order."),
     ("fine", 0.05, 0.5): ("best for all", "Serve everybody the best", "log more users, or longer histories"),
     ("fine", -0.3, 0.5): (
@@ -121,8 +121,10 @@ def test_words_follow_the_number_of_interactions():
 
 def test_advice_follows_from_the_evidence():
     short = decide_verdict(evidence(step(1, 0.05), step(2, 0.05), rows=4))
-    assert "To measure what 5 interactions are worth, log histories of 15 rows or more" in short.sentences[3]
-    assert "a median user has 4" in short.sentences[3] and "served from the first interaction on" in short.sentences[3]
+    assert "To measure the gain after 5 interactions, log at least 15 rows per user" in short.sentences[3]
+    assert (
+        "the median user has 4" in short.sentences[3] and "served from the first interaction on" in short.sentences[3]
+    )
     many = decide_verdict(evidence(step(5, 0.02), step(20, 0.08)))
     assert "about 610 held-out users (here 400)" in many.sentences[3] and "are enough" not in many.sentences[3]
     tiny = decide_verdict(evidence(step(5, 0.0, error=0.0), checks=findings(agreed=0.006)))
@@ -184,7 +186,7 @@ def test_the_commands_print_the_same_decision(tmp_path: Path, capsys: pytest.Cap
     assert all(one == said["fit"] for one in said.values()) and said["fit"]["answer"] == "best for all"
     capsys.readouterr()
     assert main.execute_command(["inspect", str(tmp_path / "patients.newcomer")]) == 0
-    assert "Decision Serve everybody the best; nothing" in " ".join(capsys.readouterr().out.split())
+    assert "Decision Serve everybody the best action; there is no evidence" in " ".join(capsys.readouterr().out.split())
     assert main.execute_command(["inspect", str(tmp_path / "patients.newcomer"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["decision"] == said["fit"]
 
@@ -228,7 +230,7 @@ def test_intervals_of_the_best_actions_stay_within_the_rewards():
 def test_each_number_of_interactions_is_told_with_its_users():
     found = decide_verdict(evidence(step(5, 0.3), step(20, 0.8, people=31)))
     assert "after 5 +0.300 (+0.202 to +0.398) (400 users)" in found.sentences[2] and "(31 users)" in found.sentences[2]
-    assert "by 400 held-out users" in decide_verdict(evidence(step(5, 0.3), step(10, 0.3))).sentences[2]
+    assert "measured on 400 held-out users" in decide_verdict(evidence(step(5, 0.3), step(10, 0.3))).sentences[2]
 
 
 def test_preferences_that_are_there_are_not_denied():
@@ -236,7 +238,7 @@ def test_preferences_that_are_there_are_not_denied():
     seen = replace(facts, forecast=Forecast(0.02, 0.06, 0.92, level=0.01))
     for given in ({"checks": findings(agreed=0.0)}, {"population": seen}):
         found = decide_verdict(evidence(step(5, -0.01), **given))
-        assert "There are preferences" in found.sentences[3] and "do not differ" not in " ".join(found.sentences)
+        assert "Users differ in preferences" in found.sentences[3] and "do not differ" not in " ".join(found.sentences)
     assert "p < 0.001" in decide_verdict(evidence(step(5, 0.0), checks=findings(agreed=0.0))).sentences[2]
 
 

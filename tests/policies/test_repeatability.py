@@ -212,7 +212,7 @@ def test_it_is_said_in_a_sentence_and_goes_through_json():
     assert policy.start(1, repeatability=written) == policy.start(1, repeatability=found)
     assert Repeatability(**written) == found
     knows = nc.PriorUCB(replace(policy.model, persistence=0.6))
-    assert str(knows.repeatability(knows.start(1))) == "The model knows it: 60% of the residual variance comes again."
+    assert str(knows.repeatability(knows.start(1))) == "The model knows it: 60% of the residual variance is repeatable."
     assert knows.start(2, repeatability=knows.repeatability(knows.start(1))) == knows.start(2)
     with pytest.raises(PolicyError, match="its model knows the share, 60%"):
         knows.start(1, repeatability=found)

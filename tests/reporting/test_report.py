@@ -163,8 +163,8 @@ ANSWERS = {
     ("broken", -0.5): ("no", "no promise", "No: these logs are broken"),
     ("fine", 0.5): ("yes", "personalise", "Yes: personalise from 1 interaction on"),
     ("doubtful", 0.5): ("with care", "personalise, with care", "Only with care"),
-    ("fine", 0.02): ("best for all", "the best for everybody", "Serve everybody the best;"),
-    ("fine", -0.5): ("best for all", "the best for everybody", "Serve everybody the best;"),
+    ("fine", 0.02): ("best for all", "the best for everybody", "Serve everybody the best action;"),
+    ("fine", -0.5): ("best for all", "the best for everybody", "Serve everybody the best action;"),
 }
 
 

@@ -314,4 +314,4 @@ def test_a_fit_of_a_store_says_if_it_cannot_go_on(tmp_path, capsys):
     with running(store_of(url), CONFIG, model_of()) as service, nc.Client(service.url) as client:
         client.observe_batch(observations(40, 6, seed=2))
     assert execute_command(["fit", url, "--out", str(out)]) == 0
-    assert "knows the rows of the store alone" in capsys.readouterr().err and "start" not in nc.load(out).parameters
+    assert "used the store's rows alone" in capsys.readouterr().err and "start" not in nc.load(out).parameters

@@ -31,7 +31,7 @@ PALE = "#9AA3AE"
 VERDICTS = {"fine": GREEN, "doubtful": "#E69F00", "broken": "#C1272D", "unknowable": PALE}
 OVER = {  # what PriorUCB is compared with: part of a step, its name, its colour
     "population_mean": ("the population mean", ORANGE),
-    "empirical_arms": ("each action by itself", "#A6761D"),
+    "empirical_arms": ("per-action averages", "#A6761D"),
     "logging": ("what was logged", PALE),
 }
 
@@ -89,7 +89,7 @@ def _model(model: Model, title: str) -> Any:
         return left
     frame = _step_rows({"gain": [(step.interactions, _gain(step)) for step in steps]})
     right = _by_interactions(frame, "gain in reward", {"gain": ORANGE}, zero=True)
-    below = f"in a choice of {facts.heldout_gain.choices}; band: 95% interval"  # type: ignore[union-attr]
+    below = f"in a choice among {facts.heldout_gain.choices}; band: 95% interval"  # type: ignore[union-attr]
     head = alt.Title("Gain of held-out users over the population mean", subtitle=below)
     right = right.properties(title=head, width=300, height=240)
     return alt.hconcat(left, right, spacing=40).resolve_scale(color="independent")
@@ -221,7 +221,9 @@ def _evaluation(found: Evaluation, title: str) -> Any:
     rewards = _one_line_each(found)
     shades = predictor_colours(rewards)
     lines = _by_interactions(_step_rows(rewards), "reward of the choice", shades, band=("PriorUCB",))
-    beside = alt.Title(f"Reward of one choice of {found.choices}, by predictor", subtitle="same users and candidates")
+    beside = alt.Title(
+        f"Reward of one choice among {found.choices}, by predictor", subtitle="same users and candidates"
+    )
     both = (left.properties(title=head, width=300, height=260), lines.properties(title=beside, width=300, height=260))
     return alt.hconcat(*both, spacing=40).resolve_scale(color="independent")
 

@@ -113,11 +113,11 @@ def _told(
     mixed = f"; {counts.mixed:,} have rows of several arms and are not used to judge" if counts.mixed else ""
     told = f"Users by arm: {', '.join(each)}{mixed}."
     if logs.judges is None:
-        return made("doubtful", f"{told} {NOBODY}", f"{SERVE}: the model is judged by them.")
+        return made("doubtful", f"{told} {NOBODY}", f"{SERVE}: only these users can be used to evaluate the model.")
     users = logs.judges.summary.usable
-    told += f" The {users:,} users of the random arm with two rows or more judge how actions were chosen, drift and"
-    told += " shared preferences. All rows judge coverage and rewards; propensities are judged arm by arm. What the"
-    told += " other arms show depends on preferences, as it should."
+    told += f" The {users:,} users of the random arm with two or more rows are used to test logging, drift and shared"
+    told += " preferences; all rows for coverage and rewards; propensities are tested arm by arm. In the other arms,"
+    told += " what is shown depends on preferences, as intended."
     if not any(isinstance(one, Draft) for one in drafts):
         return made(
             "unknowable", f"{told} The random arm is too small for any test.", f"{SERVE}: a few hundred of them."
@@ -125,7 +125,7 @@ def _told(
     needed = _needed_users(users, drafts)
     if needed <= users:
         return made("fine", told, "Nothing to do.")
-    few = f" The random arm is too small for some of this: about {needed:,} users would do."
+    few = f" The random arm is too small for some of these tests: about {needed:,} users are needed."
     advice = f"{SERVE} for longer, or with a larger share."
     return made("unknowable", told + few, advice)
 

@@ -86,7 +86,7 @@ def _beside(shared: Finding, decision: Decision) -> Finding:
     """The finding on shared preferences, beside a decision to personalise."""
     if decision.personal != "yes" or shared.verdict not in ("doubtful", "unknowable"):
         return shared
-    what = f"{shared.what} Held-out users gain by personalising nevertheless, and they decide."
+    what = f"{shared.what} Held-out users gain from personalising all the same, and that takes precedence."
     advice = "Nothing to do." if shared.verdict == "doubtful" else shared.advice
     return replace(shared, verdict="fine" if shared.verdict == "doubtful" else shared.verdict, what=what, advice=advice)
 
@@ -106,9 +106,9 @@ def check_enough_users(model: Model | None, decision: Decision, why: str = "") -
     look = verdict_step(heldout)
     what = f"{look.people:,} held-out users gain {interval_in_words(look.over_mean)} over the population mean after"
     what += (
-        f" {verdict_times(look.interactions)}, in a choice of {heldout.choices}; `newcomer evaluate` measures what more"
+        f" {verdict_times(look.interactions)}, in a choice among {heldout.choices}; `newcomer evaluate` measures what"
     )
-    what += " users add."
+    what += " more users add."
     if decision.logs == "broken":
         what += " The logs are broken: do not trust this number."
     verdict = "fine" if decision.personal == "yes" else "doubtful"

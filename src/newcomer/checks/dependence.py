@@ -120,7 +120,7 @@ def adaptive_logging_dependence(view: HalvedRows, unit: float, seed: int) -> Dra
         rewards, shown, view.sample.window, _product(before, after), seed=seed, matched=view.leading
     )
     picture = _crossed(view, found, rewards / before[:, None], shown / after[:, None], "rewards of the first half")
-    what = "What a user is shown moves by {effect} {unit} towards what earlier rewards say they prefer"
+    what = "Shown actions shift by {effect} {unit} towards the preferences in the user's earlier rewards"
     return _logging(ADAPTIVE_LOGGING, found, unit, what, ADAPTIVE, picture)
 
 
@@ -133,8 +133,8 @@ def logging_preference_dependence(view: HalvedRows, unit: float, seed: int) -> D
         rewards, shown, view.sample.window, _product(after, after * 0 + 1), seed=seed, matched=view.leading
     )
     picture = _crossed(view, found, rewards / after[:, None], shown, "rewards of the second half")
-    what = "The first action, chosen before any reward was known, lies {effect} {unit} towards what later rewards say"
-    what += " the user prefers"
+    what = "The first action, chosen before any reward was known, is shifted by {effect} {unit} towards the preferences"
+    what += " in the user's later rewards"
     return _logging(LOGGED_BY_PREFERENCE, found, unit, what, CHOSEN, picture)
 
 
@@ -289,7 +289,7 @@ def self_selection_dependence(view: HalvedRows, seed: int) -> Draft | None:
     unit = float(np.sqrt(np.mean([dependence_unit(one, level=False) ** 2 for one in views])))
     if found is None or unit <= 0:
         return None
-    what = "What users log moves by {effect} {unit} towards what their other rows say they prefer"
+    what = "Logged actions shift by {effect} {unit} towards the preferences in the user's other rows"
     picture = _picture(rewards[0] / before[:, None], shown[1] / after[:, None])
     return Draft(SELF_SELECTION, found, 1.0 / unit, SHIFT, LIKING, what, LIKED, picture)
 
@@ -330,9 +330,9 @@ def single_action_dependence(
         what = "Propensities are logged, and agree with how often actions were shown. If they alone drew the actions,"
         what += " users did not choose what was logged."
         return made("fine", what, FINE)
-    what = "No logs show whether users logged an action because they like this very action. If users who like an"
-    what += f" action by {size:.2g} more{scale} log it 2.7 times as often, the mean of a rarely logged action is too"
-    what += f" high by about {size:.2g}."
+    what = "Logs cannot show whether users logged an action because they like that particular action. If users who"
+    what += f" rate an action {size:.2g} higher{scale} log it 2.7 times as often, the mean of a rarely logged action"
+    what += f" is too high by about {size:.2g}."
     advice = "Only random actions rule it out: show some to a share of the users, and compare the means."
     return made("unknowable", what, advice)
 
@@ -349,8 +349,8 @@ NAME = "attributes and logging"
 USERS, COORDINATES, DRAWS = 5_000, 12, 199
 FEWEST = 30  # users below whom nothing is tested
 ADVICE = (
-    "That is no fault as long as the attributes are in the model, which then compares similar users; "
-    "without them the treatment would look like a preference."
+    "This is harmless if the model has these attributes, because it then compares similar users. "
+    "Without them, the logging rule looks like a preference."
 )
 
 
@@ -362,7 +362,7 @@ def attribute_dependence(logs: Logs, *, level: float, seed: int) -> Finding | No
     found = gather_dealt_users(logs, partial(_look, share=share))
     x, shown = np.split(found.values, [logs.people.width], axis=1)
     if len(x) < FEWEST or not x.any():
-        return Finding(NAME, "unknowable", "Too few users have attributes to tell.", "Nothing to do.")
+        return Finding(NAME, "unknowable", "Too few users have attributes for this test.", "Nothing to do.")
     rng = np.random.default_rng(seed)
     explained = _explained(x, shown)
     null = [_explained(x[rng.permutation(len(x))], shown) for _ in range(DRAWS)]

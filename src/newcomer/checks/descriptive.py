@@ -46,7 +46,8 @@ def describe_coverage(logs: Logs, found: CheckSample) -> Finding:
         return Finding(
             "coverage",
             "broken",
-            f"{summary.usable:,} of {summary.users:,} users have two rows: nothing that users share can be seen.",
+            f"{summary.usable:,} of {summary.users:,} users have two or more rows: "
+            "too few to estimate what users share.",
             "Log several actions of each user: single rows tell the population mean and nothing about preferences.",
             effect=short,
             unit="of users with a single row",
@@ -73,7 +74,7 @@ def describe_spellings(ids: Sequence[int | str]) -> list[Finding]:
     """Ids of actions that differ in case or in blanks alone: each spelling counts as an action of its own.
 
     >>> describe_spellings(["Tea", "tea ", "rum"])[0].what
-    "1 action is there in several spellings, which count as different actions ('Tea', 'tea ')."
+    "1 action occurs in several spellings, which count as different actions ('Tea', 'tea ')."
     """
     groups: dict[str, list[str]] = {}
     for one in ids:
@@ -82,9 +83,9 @@ def describe_spellings(ids: Sequence[int | str]) -> list[Finding]:
     several = [group for group in groups.values() if len(group) > 1]
     if not several:
         return []
-    are = "action is" if len(several) == 1 else "actions are"
+    occur = "action occurs" if len(several) == 1 else "actions occur"
     shown = "; ".join(", ".join(map(repr, group[:SPELLINGS])) for group in several[:SPELLINGS])
-    what = f"{len(several):,} {are} there in several spellings, which count as different actions ({shown})."
+    what = f"{len(several):,} {occur} in several spellings, which count as different actions ({shown})."
     advice = "Join them with tidy_ids=True (--tidy-ids), if they are the same."
     return [Finding(SPELLING, "doubtful", what, advice, effect=float(len(several)), unit="actions")]
 
@@ -183,7 +184,7 @@ def describe_propensities(found: CheckSample, rows: int, level: float) -> Findin
             "unknowable",
             "No propensities are logged, so only the tests tell how actions were chosen.",
             "If actions were drawn at random, add a column propensity with the probability of the logged action"
-            f"{_equal(found)}: the gain of serving everybody the best is then measured on all rows.",
+            f"{_equal(found)}: the gain of serving everybody the best action is then measured on all rows.",
         )
     ratio, error = _ratios(told, rows)
     fixed = bool(np.all(told.largest - told.least <= 1e-9)) and len(found.shown) > 1
@@ -251,10 +252,8 @@ def describe_repeats(sample: ResidualSample) -> Finding:
         return Finding("repeats", "unknowable", what, "Nothing to do: each new user's own repeats will show it.")
     same, other, error = describe_repeat_agreement(sample)
     lasting = float(np.clip((same - other) / sample.spread, -1.0, 1.0))
-    what = (
-        f"{sample.repeats:,} rows repeat an action of the user; {lasting:.0%} of the variance of rewards that actions"
-    )
-    what += " do not explain is the same again, shared preferences included"
+    what = f"{sample.repeats:,} rows repeat an action of the same user; {lasting:.0%} of the residual variance is"
+    what += " repeatable, shared preferences included"
     labels, table = ("same action", "other actions"), (same / sample.spread, other / sample.spread)
     picture = Picture(
         "Do repeated actions pay the same?",
@@ -266,7 +265,7 @@ def describe_repeats(sample: ResidualSample) -> Finding:
         kind="bars",
     )
     sure = 2 * error / sample.spread
-    told, unit = f"{what} (give or take {sure:.0%}).", "of the residual variance"
+    told, unit = f"{what} (± {sure:.0%}).", "of the residual variance"
     return Finding("repeats", "fine", told, NOTHING, effect=lasting, unit=unit, picture=picture)
 
 

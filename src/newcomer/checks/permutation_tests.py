@@ -191,8 +191,8 @@ def _centred(values: Floats, groups: Ints, counts: Ints) -> Floats:
 
 BINS = 10
 FEW = (
-    "{who} too few to tell: 5% of the effects that chance alone gives are above {blind:.2g}, and an effect of "
-    "{broken:g} would spoil a fit."
+    "{who} too few for this test: by chance alone 5% of effects exceed {blind:.2g}, and an effect of {broken:g} "
+    "already breaks a fit."
 )
 
 
@@ -228,14 +228,14 @@ class Draft:
         verdict, blind = self._verdict(adjusted, level), self.chance.blind * self.scale
         advice = self.advice[verdict]
         what = self.what.format(effect=f"{self.effect:.2g}", unit=self.unit)
-        by_chance = f"this is within chance ({finding_chance(self.chance.p_value)})"
+        by_chance = f"not significant ({finding_chance(self.chance.p_value)})"
         if self.effect > blind:  # the statistic of the test is another than the effect
             weighed = "by a test that weights precise users more"
-            by_chance = f"chance is not ruled out ({finding_chance(self.chance.p_value)}, {weighed})"
+            by_chance = f"not significant ({finding_chance(self.chance.p_value)}, {weighed})"
         if self.chance.p_value <= level < adjusted:  # significant in this test alone, not with all tests counted
-            by_chance = f"chance is not ruled out ({finding_chance(adjusted)} with all tests counted)"
-        sure = f"chance does not explain it ({finding_chance(self.chance.p_value)})"
-        slight = ", but it is too small to matter" if verdict == "fine" and adjusted <= level else ""
+            by_chance = f"not significant ({finding_chance(adjusted)} with all tests counted)"
+        sure = f"significant ({finding_chance(self.chance.p_value)})"
+        slight = ", but too small to matter" if verdict == "fine" and adjusted <= level else ""
         told = f"{what}; {sure if adjusted <= level else by_chance}{slight}."
         if verdict == "unknowable":
             told = f"{told} {FEW.format(who=tested.who, blind=blind, broken=self.limits.broken)}"
@@ -325,9 +325,9 @@ NAME_TIME = "Name the column of times, columns={'step': ...} (--column step=...)
 ADAPTIVE: dict[Verdict, str] = {
     "fine": FINE,
     "unknowable": MORE,
-    "doubtful": "Either the logger learned from rewards, or it chose actions by preference and the first action is too"
-    " little to show it. Fit with em, which allows a logger that learns, not with sold. Try the model on a small random"
-    " share of new users first.",
+    "doubtful": "Either the logger learned from rewards, or it chose actions by preference and the first action alone"
+    " is too little data to show it. Fit with em, which allows adaptive logging, not with sold. Try the model on a"
+    " small random share of new users first.",
     "broken": "Show random actions to some users, say 10%, for their whole history, and check those logs. Until then a"
     " model of these logs is an experiment to run beside what you have today.",
 }
@@ -344,11 +344,11 @@ LIKED: dict[Verdict, str] = {
     "fine": FINE,
     "unknowable": MORE,
     "doubtful": "Users, or a logger that knew or learned their preferences, chose what was logged. The mean of a rarely"
-    " logged action is that of the users who like it, too high for the others. Offer random actions to a small random"
+    " logged action is the mean over users who like it, too high for others. Offer random actions to a small random"
     " share of new users, and compare the means.",
-    "broken": "Users log what they like: the mean of an action is that of the users who like it. The population mean"
-    " and the model promise too much for actions that a user would not have chosen. Ask some users about random actions"
-    " and fit to those; until then offer new users only what they chose to look at.",
+    "broken": "Users log what they like: the mean of an action is the mean over users who like it, too high for others."
+    " The population mean and the model overestimate actions that a user would not have chosen. Show some users random"
+    " actions and fit those logs; until then offer new users only what they chose to look at.",
 }
 SHOWN_ADVICE: dict[Verdict, str] = {
     "fine": FINE,

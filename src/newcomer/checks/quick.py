@@ -79,7 +79,7 @@ def quick_check(
 def _why_not(sample: ResidualSample) -> str:
     """Why there is nothing to test; nothing where there are users, and rewards that differ."""
     if len(sample) < FEWEST:
-        return f"Too few users ({len(sample)}) have two rows or more to tell anything."
+        return f"Too few users ({len(sample)}) have two or more rows for this test."
     alike = sample.spread <= 1e-12 * max(float(np.mean(sample.reward**2)), 1e-300)
     return "All rewards of an action are the same, so there is nothing to test." if alike else ""
 
@@ -103,6 +103,6 @@ def _tests(sample: ResidualSample, level: float, seed: int) -> list[Draft | Find
 
 def _untold(name: str, why: str = "") -> Finding:
     """What is said where there is nothing to test with; nothing is promised of preferences that cannot be seen."""
-    what = why or "Too few users have two rows, or rows and rewards are too similar, to tell."
+    what = why or "Too few users have two rows, or rows and rewards are too similar, for this test."
     verdict = "doubtful" if name == SHARED else "unknowable"
     return Finding(name, verdict, what, "Log more users, with several different actions each.")

@@ -41,7 +41,7 @@ from newcomer.logs.logs import Logs
 
 TOLD = 5e-4  # share of the residual variance below which no number is given
 SLIGHT = 0.01  # share of the residual variance below which preferences are hardly worth serving
-UNIT = "of the variance of rewards that actions do not explain"
+UNIT = "of the residual variance"
 LITTLE = "There is little to gain from serving preferences."
 
 
@@ -54,7 +54,9 @@ def shared_preferences(view: HalvedRows, level: float, seed: int) -> Finding:
     )
     if found is None or view.sample.spread <= 0:
         what = "Too few users have equally long histories, or actions explain all rewards: this test cannot run."
-        return Finding(SHARED, "doubtful", what, "Serve everybody the best on average, and log more users.")
+        return Finding(
+            SHARED, "doubtful", what, "Serve everybody the action that is best on average, and log more users."
+        )
     share = float(np.clip(np.trace(found.matrix) / view.sample.spread, 0.0, 1.0))
     left, right = leading_permutation_directions(found.matrix)
     labels = {"x_label": "preference by one half", "y_label": "preference by the other"}
@@ -64,9 +66,9 @@ def shared_preferences(view: HalvedRows, level: float, seed: int) -> Finding:
     if found.p_value > level:
         told = finding_chance(found.p_value)
         what = f"The two halves of a history agree about its user no more than by chance ({told})."
-        return made("doubtful", what, "Serve everybody the best on average, or log more.")
+        return made("doubtful", what, "Serve everybody the action that is best on average, or log more.")
     size = f"explain {share:.1%} {UNIT}" if share >= TOLD else "exist, but are too small to measure"
-    what = f"Preferences on which both halves of a history agree {size} ({finding_chance(found.p_value)})."
+    what = f"Preferences shared by both halves of histories {size} ({finding_chance(found.p_value)})."
     if share < SLIGHT:
         return made("doubtful", what, LITTLE)
     return made("fine", what, "Nothing to do.")
@@ -90,7 +92,7 @@ def shared_preferences_of_all(
         )
     size = f"explain {share:.1%} {UNIT}" if share >= TOLD else "exist, but are too small to measure"
     what = (
-        f"Preferences that all {users:,} users together show {size} ({finding_chance(p_value)}); a "
+        f"Over all {users:,} users, shared preferences {size} ({finding_chance(p_value)}); a "
         "sample of the users is too small to show them."
     )
     verdict, advice = ("doubtful", LITTLE) if share < SLIGHT else ("fine", "Nothing to do.")
@@ -101,7 +103,7 @@ def shared_preferences_behind_tails(found: Finding, summary: Summary, level: flo
     """The finding, where the test sees nothing and heavy tails, or a few far rewards, may be why: nothing is known."""
     if not summary.hiding or found.p_value is None or found.p_value <= level:
         return found
-    what = f"{found.what.removesuffix('.')}: {summary.hiding} may hide that they do."
+    what = f"{found.what.removesuffix('.')}: {summary.hiding} may hide shared preferences."
     return replace(found, verdict="unknowable", what=what, advice=f"Check again with an option: {summary.remedy}.")
 
 
@@ -141,18 +143,18 @@ def _hidden(share: float, shown: PermutationTest | None, *, random: bool) -> Fin
     needed = _shared_preferences_robustness(share)
     if random:
         what = "Propensities are logged, and agree with how often actions were shown. If they alone drew the actions,"
-        what += " no hidden cause did."
+        what += " no unobserved confounder did."
         return Finding("hidden causes", "fine", what, "Nothing to do.", effect=needed, unit="of both variances")
     advice = "Only random actions rule it out: show some to a share of the users, and log these apart."
     made = partial(Finding, "hidden causes", "unknowable", advice=advice, effect=needed, unit="of both variances")
     if share < TOLD:
-        return made(what="No logs show a hidden cause that moved both what was shown and the rewards.")
-    what = f"A hidden cause could look like all of the shared preferences if it explained {needed:.0%} of the variance"
-    what += " of what was shown, and of the rewards that actions do not explain."
+        return made(what="Logs cannot reveal an unobserved confounder of what was shown and the rewards.")
+    what = f"An unobserved confounder could mimic all shared preferences if it explained {needed:.0%} of the variance"
+    what += " of what was shown, and of the residual variance of rewards."
     if shown is not None:
         bound = shown.effect + shown.blind
         what += f" At most about {bound:.0%} of what was shown is the user's own"
-        what += ", so only a cause that changes within a history could." if bound < needed else "."
+        what += ", so only a confounder that changes within a history could." if bound < needed else "."
     return made(what=what)
 
 

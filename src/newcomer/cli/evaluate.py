@@ -109,7 +109,7 @@ def _evaluation_steps(found: Evaluation) -> Table:
 
     table = Table(box=None, pad_edge=False, title_justify="left")
     heads = ["after", "users", "reward", "over the population mean"]
-    for head in (*heads, *(["over each action by itself"] if found.repeats else []), "over a random row"):
+    for head in (*heads, *(["over per-action averages"] if found.repeats else []), "over a random row"):
         table.add_column(head, justify="right")
     for step in found.headline:
         arms = [interval_in_words(step.empirical_arms)] if found.repeats and step.empirical_arms is not None else []

@@ -295,10 +295,10 @@ def model_summary_method_line(found: ModelSummary) -> str:
         method = f"{method}, ridge {terminal_number(found.ridge.value)} ({found.ridge.why})"
     if found.sample is None:
         return method
-    chosen = f"rank, shrinkage, errors and gains by a sample of {found.sample.users:,} users"
+    chosen = f"rank, shrinkage, errors and gains estimated on a sample of {found.sample.users:,} users"
     if found.by_all:
-        few = f"a sample of {found.sample.users:,} shows less"
-        chosen = f"rank, shrinkage, errors and gains by all users ({few})"
+        few = f"a sample of {found.sample.users:,} found fewer directions"
+        chosen = f"rank, shrinkage, errors and gains estimated on all users ({few})"
     return f"{method}; {chosen}, then all users fitted in {found.passes} passes over all rows"
 
 

@@ -431,7 +431,7 @@ def start_of_store(url: str, logs: Logs, begin: Any) -> tuple[Model | None, str]
     except ModelError as error:
         return (
             None,
-            f"This fit knows the rows of the store alone, and nothing of the model that it served first: {error}",
+            f"This fit used the store's rows alone, without the model that the store served first: {error}",
         )
     known = "the model that this store served first, whose logs the store does not have"
     return first, f"The fit goes on from {first.id[:12]}, {known}; --from {NOTHING} fits the store alone."

@@ -282,7 +282,7 @@ def _sentences(found: Evaluation) -> list[str]:
 
 def _nothing(found: Evaluation) -> str:
     return (
-        f"Nothing could be measured: fewer than 30 of {found.users:,} users have the rows for a choice of "
+        f"Nothing could be measured: fewer than 30 of {found.users:,} users have the rows for a choice among "
         f"{found.choices} after one interaction. Log more users, and several rows of each."
     )
 
@@ -292,18 +292,18 @@ def _answer(found: Evaluation, look: HeadlineStep) -> str:
     measured = "Measured nevertheless: after" if found.broken else "After"
     over = [f"{interval_in_words(look.population_mean)} over the ranking by the population mean"]
     if look.empirical_arms is not None and found.repeats:
-        over.append(f"{interval_in_words(look.empirical_arms)} over each action by itself")
+        over.append(f"{interval_in_words(look.empirical_arms)} over per-action averages (EmpiricalArms)")
     over.append(f"{interval_in_words(look.logging)} over a random one of the same rows, which is what was logged")
     again = "" if found.repeats or look.empirical_arms is None else f" {ONCE}"
     arm = " of the random arm" if found.arms else ""
     return (
         f"{measured} {verdict_times(look.interactions)} a new user gets {look.reward.value:.4g} "
-        "by PriorUCB in a choice of "
+        "by PriorUCB in a choice among "
         f"{found.choices}: {', '.join(over)}. Judged by {look.people:,} held-out users{arm}; 95% intervals.{again}"
     )
 
 
-ONCE = "No user meets an action twice here, so each action by itself chooses as the population mean does."
+ONCE = "No user meets an action twice here, so per-action averages (EmpiricalArms) choose as the population mean does."
 
 
 def _rivals(found: Evaluation, look: HeadlineStep) -> list[str]:

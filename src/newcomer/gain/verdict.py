@@ -48,7 +48,7 @@ from newcomer.gain.settings import GAINS
 from newcomer.interval import FEWEST, interval_in_words
 
 NEXT = "Personalisation is live: fit the next model from the first (--from) and these rows, promote it, keep comparing."
-PROMISE = "a model of them promises nothing"
+PROMISE = "a model fitted to them cannot be trusted"
 
 
 def decide_verdict(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision:
@@ -60,8 +60,8 @@ def decide_verdict(evidence: Evidence, *, trouble: str = "", todo: str = "") -> 
         first = f"No: nothing can be learned from these logs: {trouble.rstrip('.')}."
         last = _sentence(todo) if todo else _more(evidence)
         unknown = (
-            "Without a fit nothing tells what everybody should get.",
-            "The same holds for what personalising would add.",
+            "Without a fit, the best action for everybody is unknown.",
+            "So is what personalising would add.",
         )
         return Decision("no", logs, "unknown", "unknown", None, (), (first, *unknown, last))
     if logs == "broken" and checks is not None:
@@ -117,8 +117,8 @@ def _first_by_arms(known: Known, doubts: tuple[Finding, ...]) -> str:
     names = f"; the logs are doubtful ({', '.join(one.name for one in doubts)})" if doubts else ""
     if known == "yes":
         word = "Only with care" if doubts else "Yes"
-        return f"{word}: personalise; treated users get more than those of the control arm{names}."
-    return f"Serve everybody the best: treated users get less than those of the control arm, who get that{names}."
+        return f"{word}: personalise; treated users get more reward than the control arm{names}."
+    return f"Serve everybody the best action: treated users get less reward than the control arm, which gets it{names}."
 
 
 def _verdict_on_logs(checks: Findings | None) -> str:
@@ -201,8 +201,8 @@ def _broken(checks: Findings) -> Decision:
         (),
         (
             f"No: these logs are broken ({names}), and {PROMISE}.",
-            "They do not tell what everybody should get.",
-            "Nor do they tell what personalising would add: held-out users come from the same logs.",
+            "They cannot show which action is best for everybody.",
+            "Nor can they show what personalising would add: held-out users come from the same logs.",
             " ".join(dict.fromkeys(_sentence(one.advice) for one in worst)),
         ),
     )
@@ -220,10 +220,13 @@ def _first(answer: Answer, start: int | None, doubts: tuple[Finding, ...], evide
     if answer in ("yes", "with care"):
         word = "Yes" if answer == "yes" else "Only with care"
         doubt = f"; the logs are doubtful ({names})" if answer == "with care" else ""
-        return f"{word}: personalise from {verdict_times(start or 0)} on, and serve everybody the best before{doubt}."
+        return (
+            f"{word}: personalise from {verdict_times(start or 0)} on; before that, serve everybody the best "
+            f"action{doubt}."
+        )
     if answer == "best for all":
         care = f", with care: the logs are doubtful ({names})" if doubts else ""
-        return f"Serve everybody the best{care}; nothing shows that personalising adds to it."
+        return f"Serve everybody the best action{care}; there is no evidence that personalising adds to it."
     if answer == "no":
         return "No: in these logs neither the best action for everybody nor personalising gains anything."
     if _verdict_on_logs(evidence.checks) == "unknowable":
@@ -244,7 +247,7 @@ def _all_alike(evidence: Evidence) -> str:
     spelled = next((one for one in evidence.checks or () if one.name == SPELLING), None)
     joined = f" {spelled.what} {_sentence(spelled.advice)}" if spelled else ""
     arm = evidence.measured.arm if evidence.measured else ""
-    logged = f" What was logged is here what the {arm} arm showed." if arm else ""
+    logged = f' Here "logged" means what the {arm} arm showed.' if arm else ""
     return f"{best}{joined} {verdict_worth(found)}{logged}{_if_random(found, evidence)}"
 
 
@@ -262,10 +265,11 @@ def verdict_worth(found: Everybody) -> str:
     """How serving everybody the best was valued, with both rewards and the gain."""
     if found.by == "propensities":
         both = f"{found.reward.value:.4g} against {found.logged:.4g} logged (by propensities, doubly robust)"
-        return f"Serving everybody the best by the population mean pays {both}: {interval_in_words(found.gain)}."
+        gain = interval_in_words(found.gain)
+        return f"Serving everybody the action with the highest population mean pays {both}: {gain}."
     return (
-        f"In a choice among {found.choices} of their own logged rows, held-out users get {found.reward.value:.4g} by "
-        f"the population mean and {found.logged:.4g} by a random one of these: {interval_in_words(found.gain)}."
+        f"When one of {found.choices} of their own logged rows is picked, held-out users get {found.reward.value:.4g} "
+        f"by the population mean and {found.logged:.4g} by a random pick: {interval_in_words(found.gain)}."
     )
 
 
@@ -320,9 +324,10 @@ def _added(
     first += f": {_when(dict(steps))}" if personal == "yes" else ""
     counts = {one.people for one in heldout.steps}
     gains = ", ".join(_gain(one, with_users=len(counts) > 1) for one in heldout.steps)
-    by = f"by {counts.pop():,} held-out users" if len(counts) == 1 else "by held-out users"
-    by += f" of the {heldout.arm} arm" if heldout.arm else ""
-    numbers = f"Gain over the population mean in a choice of {heldout.choices}, {by}, with 95% intervals: {gains}."
+    who = f"{counts.pop():,} held-out users" if len(counts) == 1 else "held-out users"
+    who += f" of the {heldout.arm} arm" if heldout.arm else ""
+    where = f"in a choice among {heldout.choices}, measured on {who}"
+    numbers = f"Gain over the population mean {where}, with 95% intervals: {gains}."
     return f"{first}. {numbers}{_seen(personal, heldout, checks)}"
 
 
@@ -360,8 +365,8 @@ def _seen(personal: Known, heldout: HeldoutGain, checks: Findings | None) -> str
         return ""
     last = heldout.steps[-1].interactions
     return (
-        f" The two halves of a history do agree on preferences ({finding_chance(found.p_value)}), but a choice of "
-        f"{heldout.choices} after {verdict_times(last)} shows too little of them."
+        f" The two halves of a history do agree on preferences ({finding_chance(found.p_value)}), but choosing "
+        f"among {heldout.choices} after {verdict_times(last)} gains too little from them."
     )
 
 
@@ -372,19 +377,22 @@ def _advice(answer: Answer, personal: Known, evidence: Evidence, doubts: tuple[F
         if evidence.logs is not None and evidence.logs.hiding:
             hidden = f" {_sentence(evidence.logs.hiding)[:-1]} may hide what users prefer: {evidence.logs.remedy}."
         return (
-            f"Settle these doubts first: {', '.join(one.name for one in doubts)}; or try it on a small random share of "
-            f"new users beside what runs today.{hidden}"
+            f"Resolve these doubts first: {', '.join(one.name for one in doubts)}; or test it on a small random share "
+            f"of new users beside the current system.{hidden}"
         )
     if answer == "yes":
         return (
             "PriorUCB does both: it starts from the population mean, with a little exploration, and learns from every "
-            "reward. Try it on a random share of new users beside what runs today, and compare."
+            "reward. Test it on a random share of new users beside the current system, and compare."
         )
-    serve = "Serve everybody the best, on a random share of new users first. " if answer == "best for all" else ""
+    serve = (
+        "Serve everybody the best action, to a random share of new users first. " if answer == "best for all" else ""
+    )
     logs = evidence.logs
     if logs is not None and logs.hiding and personal != "yes":
         return (
-            f"{serve}{_sentence(logs.hiding)[:-1]} may hide what users prefer: {logs.remedy}; run this again with it."
+            f"{serve}{_sentence(logs.hiding)[:-1]} may hide what users prefer: {logs.remedy}, then run this command "
+            "again."
         )
     return f"{serve}{_more(evidence)}"
 
@@ -394,7 +402,7 @@ def _more(evidence: Evidence) -> str:
     heldout, summary = evidence.measured, evidence.logs
     if heldout is None or not heldout.steps:
         if any(one.name == ARMS for one in evidence.checks or ()):
-            return "Serve more users at random: the model is judged by them."
+            return "Serve more users at random: only these users can be used to evaluate the model."
         if summary is not None and 2 * summary.usable < summary.users:
             return "Log several rows of each user: one row tells nothing about the next."
         return "Log more users, with several rows each."
@@ -402,8 +410,8 @@ def _more(evidence: Evidence) -> str:
     look = GAINS.look
     if last.interactions < look:
         return (
-            f"To measure what {verdict_times(look)} are worth, log histories of {heldout.choices + look} rows or more, "
-            f"{heldout.choices} to choose among and {look} to learn from: a median user has {rows}. (Serving needs no "
+            f"To measure the gain after {verdict_times(look)}, log at least {heldout.choices + look} rows per user "
+            f"({heldout.choices} to choose among, {look} to learn from); the median user has {rows}. (Serving needs no "
             "minimum: a new user is served from the first interaction on.)"
         )
     best = max(heldout.steps, key=lambda one: one.gain / max(one.error, 1e-300))
@@ -430,9 +438,9 @@ def _little(evidence: Evidence, heldout: HeldoutGain) -> str:
         )
     size = f" ({share:.0%} of the variance of {what})" if share >= GAINS.slight else ""
     return (
-        f"There are preferences{size}, but a choice of {heldout.choices} after "
-        f"{verdict_times(heldout.steps[-1].interactions)} "
-        f"shows little of them: log histories longer than {heldout.rows} rows, or choose among more."
+        f"Users differ in preferences{size}, but choosing among {heldout.choices} after "
+        f"{verdict_times(heldout.steps[-1].interactions)} gains little: log longer histories than {heldout.rows} rows, "
+        "or offer more candidates."
     )
 
 

@@ -69,7 +69,7 @@ def text_spellings_note(ids: pl.Series, what: str) -> list[str]:
     shown = [" and ".join(repr(one) for one in group[:4].to_list()) for group in groups["id"][:3]]
     each = f"{shown[0]} are likely the same {what}"
     if len(groups) > 1:
-        each = f"{len(groups):,} {what}s are there in several spellings that are likely the same ({'; '.join(shown)})"
+        each = f"{len(groups):,} {what}s occur in several spellings that are likely the same ({'; '.join(shown)})"
     return [f"{each}; tidy_ids=True (--tidy-ids) joins them."]
 
 

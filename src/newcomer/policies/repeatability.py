@@ -60,7 +60,7 @@ class Repeatability(Shown):
     `start` takes that, too.
 
     >>> print(Repeatability((0.0, 0.5), (0.25, 0.75), users=20, repeats=310))
-    By 310 repeats of 20 users, 38% of the residual variance comes again (80% of the weight: 0% to 50%).
+    By 310 repeats of 20 users, 38% of the residual variance is repeatable (80% of the weight: 0% to 50%).
     """
 
     shares: tuple[float, ...]
@@ -91,13 +91,13 @@ class Repeatability(Shown):
 
     def __str__(self) -> str:
         if len(self.shares) == 1:
-            return f"The model knows it: {self.mean:.0%} of the residual variance comes again."
+            return f"The model knows it: {self.mean:.0%} of the residual variance is repeatable."
         below = np.cumsum(self.weights)
         rest = (1.0 - MOST_OF_IT) / 2
         low, high = (self.shares[min(int(np.searchsorted(below, at)), len(below) - 1)] for at in (rest, 1.0 - rest))
         who = f"By {_counted(self.repeats, 'repeat')} of {_counted(self.users, 'user')}"
         who = who if self.repeats else "Nobody has met an action again yet; to begin with"
-        sentence = f"{self.mean:.0%} of the residual variance comes again"
+        sentence = f"{self.mean:.0%} of the residual variance is repeatable"
         return f"{who}, {sentence} ({MOST_OF_IT:.0%} of the weight: {low:.0%} to {high:.0%})."
 
     def to_json(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ CURVES = (
     ("Pairs in the right order", "concordance", "Share of pairs of candidates in the right order; 0.5 is chance."),
 )
 DASHED = {"posterior without memory": (6, 3), "ridge": (2, 2)}
-STEPS = ("after", "users", "reward", "over the population mean", "over each action by itself", "over a random row")
+STEPS = ("after", "users", "reward", "over the population mean", "over per-action averages", "over a random row")
 
 
 def users_everybody_section(contents: ReportContents) -> Markup:
@@ -161,7 +161,7 @@ def _by_many(by_step: Mapping[int, list[CurveStep]]) -> dict[int, list[CurveStep
 def _gain(found: Evaluation) -> Markup:
     """Reward over the three others, after each number of interactions."""
     named_arms = found.repeats
-    heads = [head for head in STEPS if named_arms or "by itself" not in head]
+    heads = [head for head in STEPS if named_arms or "per-action" not in head]
     rows = []
     for step in found.headline:
         over = [step.population_mean, *([step.empirical_arms] if named_arms else []), step.logging]

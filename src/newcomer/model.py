@@ -23,7 +23,7 @@ from newcomer.encoding import Column, encode_columns, refuse_unencoded_names, ta
 from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
 from newcomer.files import file_digest, pack_file, read_file, unpack_file, write_file
-from newcomer.one_hot import OneHot, one_hot_is_wide
+from newcomer.one_hot import OneHot, one_hot_is_large, one_hot_is_wide
 from newcomer.population import AttributePrior
 from newcomer.radius import ALL, Form, Simplified, calibrated_radius, subspace_radius
 from newcomer.records import Shown
@@ -71,7 +71,7 @@ class Model(Shown):
     Attributes
     ----------
     basis : orthonormal (d, k), the largest entry of each column positive.
-    spectrum : eigenvalues (d,) of the symmetrised second moment, largest first. With more than 2,000 features only the
+    spectrum : eigenvalues (d,) of the symmetrised second moment, largest first. With more than 1,000 features only the
         leading ones: 24, or the rank if it is larger.
     mean, factor : mean (d,) and factor L of the covariance L L^T of users' reward vectors beta (`covariance`).
     noise_variance : of rewards, averaged over rows; `residual_variance` (A,) has that of each action.
@@ -233,7 +233,7 @@ class Model(Shown):
     @cached_property
     def covariance(self) -> Floats:
         """Covariance (d, d) of users' reward vectors; of more than 2,000 features it is not written out."""
-        if one_hot_is_wide(self.dim):
+        if one_hot_is_large(self.dim):
             what = f"the covariance of {self.dim:,} features would have {self.dim**2:,} entries"
             raise ModelError(what, todo="use model.factor, whose rows times its transpose are rows of it")
         return read_only_array(self.factor @ self.factor.T)
@@ -488,11 +488,11 @@ class Model(Shown):
     @property
     def by_ids_alone(self) -> bool:
         """Whether actions are known by their ids alone: one-hot, and so many that their features are not written."""
-        return self.one_hot and not self.intercept and one_hot_is_wide(self.dim)
+        return self.one_hot and not self.intercept and one_hot_is_large(self.dim)
 
     def needs_all_features(self, who: str) -> None:
         """Refuse a model of many features on behalf of a policy that keeps d x d numbers for each user."""
-        if one_hot_is_wide(self.dim):
+        if one_hot_is_large(self.dim):
             what = f"{who} keeps a system of {self.dim:,} x {self.dim:,} numbers for each user"
             raise ModelError(what, todo="use PriorUCB or PriorTS, which work along the shared directions")
 

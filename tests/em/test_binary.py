@@ -285,7 +285,7 @@ def test_many_actions_have_fewer_nodes_and_the_same_answer() -> None:
 
 
 def test_clicks_of_many_actions_with_attributes() -> None:
-    """More than 2,000 one-hot actions: nothing of d x d numbers, nodes are fewer, and an attribute acts along z."""
+    """More than 1,000 one-hot actions: nothing of d x d numbers, nodes are fewer, and an attribute acts along z."""
     rng = np.random.default_rng(8)
     users, rows, actions = 500, 20, 2100
     x = rng.normal(size=users)

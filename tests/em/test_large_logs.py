@@ -97,7 +97,7 @@ def test_moments_by_definition():
 @pytest.mark.parametrize("kind", ["one-hot", "wide", "items", "features"])
 def test_what_a_sample_cannot_see_is_found_by_all(few, monkeypatch, kind):
     logs, truth = world("one-hot" if kind == "wide" else kind)
-    monkeypatch.setattr(one_hot, "WIDE", 20 if kind == "wide" else 2000)
+    monkeypatch.setattr(one_hot, "WIDE", 20 if kind == "wide" else 1000)
     heard: list[Progress] = []
     model = nc.fit(logs, null=False, run=nc.Run(listen=heard.append))
     facts = model.evidence.population

@@ -1,4 +1,4 @@
-"""One-hot actions beyond 2,000: nothing of d x d entries is formed, and the answer is that of the dense code."""
+"""One-hot actions beyond 1,000: nothing of d x d entries is formed, and the answer is that of the dense code."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def logs_of(parts):
 def narrow(monkeypatch):
     """Everything above ten features is wide."""
     monkeypatch.setattr(one_hot, "WIDE", 10)
+    monkeypatch.setattr(one_hot, "LARGE", 10)
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,7 @@ def test_systems_of_rows_are_solved_alike(monkeypatch) -> None:
     given = rng.random(12), root @ root.T, rng.random(3) + 0.1, rng.standard_normal((12, 3))
     plain = optimizer_solve_rows(*given)
     monkeypatch.setattr(one_hot, "WIDE", 10)
+    monkeypatch.setattr(one_hot, "LARGE", 10)
     close(optimizer_solve_rows(*given), plain)
 
 
@@ -144,6 +146,7 @@ def test_a_fit_by_passes_is_the_dense_one(monkeypatch) -> None:
     logs = logs_of(plain_ratings(600, 30, rows=10, seed=5))
     dense = nc.fit(logs, rank=1, calibrate=False)
     monkeypatch.setattr(one_hot, "WIDE", 10)
+    monkeypatch.setattr(one_hot, "LARGE", 10)
     alone, wide = nc.fit(logs, rank=1, calibrate=False), nc.fit(logs, start=dense, calibrate=False)
     covariances = [model.factor @ model.factor.T for model in (dense, wide)]
     assert np.linalg.norm(covariances[0] - covariances[1]) < 0.01 * np.linalg.norm(covariances[0])
@@ -218,6 +221,7 @@ def test_sold_by_passes_is_the_dense_one(monkeypatch, estimator, literal) -> Non
     options = {"estimator": estimator, "literal": literal, "rank": 2}
     dense = nc.fit(logs, **options)
     monkeypatch.setattr(one_hot, "WIDE", 10)
+    monkeypatch.setattr(one_hot, "LARGE", 10)
     wide = nc.fit(logs, **options)
     kept = len(wide.spectrum)
     assert np.abs(wide.spectrum - dense.spectrum[:kept]).max() < 1e-6 * dense.spectrum[0]

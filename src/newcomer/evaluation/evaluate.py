@@ -92,7 +92,7 @@ def evaluate(
     ----------
     logs : logs, or what `read_logs` takes without options: a path, a pattern, a frame.
     seed : seed of all draws; the numbers depend on it and on the logs alone. Held-out users are those of `fit`.
-    quick : skip the learning curve, the simulation, and the fit of SOLD to more than 2,000 actions; the decision and
+    quick : skip the learning curve, the simulation, and the fit of SOLD to more than 1,000 actions; the decision and
         its numbers are the same.
     rank, estimator : of the fits, as in `fit`.
     run : workers and a callback for progress (`nc.Run`); the numbers do not depend on it. The keywords workers and

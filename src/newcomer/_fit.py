@@ -505,7 +505,7 @@ def _heldout_gain(passes: Passes, few: Passes, apart: Apart, model: Model) -> He
         return None
     alike = best_actions.best_actions_pass(passes.logs, apart), best_actions.join_best_action_sums
     seen, found = passes.run_both(alike, (each.map, heldout_gain.join_heldout_gains))
-    gain = each.gain(found, best_actions.best_actions_told(seen, passes.logs, model))
+    gain = each.gain(found, best_actions.best_actions_told(seen, passes.logs, model, len(apart)))
     return gain if gain is None or not arm else replace(gain, arm=arm)
 
 

@@ -112,7 +112,7 @@ def test_what_a_sample_cannot_see_is_found_by_all(few, monkeypatch, kind):
     assert subspace_distance(found, true) < 0.6
     assert subspace_distance(found, true) <= model.radius("calibrated", delta=0.1)
     assert facts.outlook is not None and facts.outlook.steps[0].people > 100
-    assert "by all users (a sample of" in model_summary_method_line(model_summary_of(model))
+    assert "estimated on all users (a sample of" in model_summary_method_line(model_summary_of(model))
 
 
 def test_where_nothing_is_shared_all_users_find_nothing(few):
@@ -171,7 +171,7 @@ def test_the_check_asks_all_users_where_a_sample_shows_nothing(monkeypatch):
     assert nc.check(logs, fit=False)["shared preferences"].verdict == "doubtful"
     monkeypatch.setattr(shared_preferences, "MOST", SOME)
     found = nc.check(logs, fit=False)["shared preferences"]
-    assert found.verdict == "fine" and "all 16,000 users together" in found.what and found.p_value < 1e-3
+    assert found.verdict == "fine" and "Over all 16,000 users" in found.what and found.p_value < 1e-3
     nobody, _ = world("one-hot", size=0.0)
     found = nc.check(nobody, fit=False)["shared preferences"]
     assert found.verdict == "doubtful" and "together show no more" in found.what

@@ -219,6 +219,18 @@ def test_the_best_of_many_is_not_flattered() -> None:
     assert np.mean(naive) > 0.1 and np.mean(inside) > 0.92
 
 
+def test_fits_that_judge_each_others_users_are_not_independent() -> None:
+    """Where items pay alike the gain of the best for all varies sqrt(2) times as much as independent users say."""
+    rng, scaled = np.random.default_rng(0), []
+    for _ in range(400):
+        rewards = rng.standard_normal((200, 6))
+        folds = np.arange(200) % 5
+        best = np.array([rewards[folds != fold].mean(axis=0).argmax() for fold in range(5)])
+        gain = Interval.of(rewards[np.arange(200), best[folds]] - rewards.mean(axis=1)).crossed(5)
+        scaled.append(gain.value / gain.error)
+    assert 0.85 < np.std(scaled) < 1.1 and np.mean(np.array(scaled) > 1.96) < 0.04
+
+
 def test_actions_that_pay_alike_are_called_so() -> None:
     rng = np.random.default_rng(0)
     n = np.full(20, 50.0)

@@ -86,6 +86,23 @@ def test_explanations(api):
         assert one["expected"] + one["bonus"] == pytest.approx(scores[i]) and one["sd"] > one["bonus"] > 0
 
 
+def test_an_action_that_was_met_is_not_known_better_than_its_effect(api):
+    """What is unknown of an action is what is unknown of preferences and of its own effect, which may not repeat."""
+    post(api, "/v1/observe", {"user": "u", "action": 2, "reward": 2.0})
+    shown = post(api, "/v1/decide", {"user": "u", "candidates": [1, 2, 3], "explain": True})
+    policy = nc.PriorUCB(model_of())
+    state = policy.start(1)
+    policy.update(state, ids=[2], reward=[2.0])
+    share, variance = state.memory.share[0], 0.5
+    left = variance * share * (1 - share)  # of an effect that was met once
+    of_z = (
+        nc.PriorUCB(model_of(), width=1.0).scores(state, ids=[2])[0, 0]
+        - nc.PriorUCB(model_of(), width=0.0).scores(state, ids=[2])[0, 0]
+    )
+    told = {one["index"]: one["sd"] for one in shown["explain"]}
+    assert told[1] == pytest.approx(np.hypot(of_z, np.sqrt(left))) and left > 0.01
+
+
 def test_rewards_late_repeated_corrected_and_in_any_order(api):
     first, second = (post(api, "/v1/decide", {"user": "u"})["decision"] for _ in range(2))
     assert post(api, "/v1/reward", {"decision": second, "reward": 1})["status"] == "recorded"

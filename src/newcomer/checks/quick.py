@@ -11,6 +11,7 @@ import numpy as np
 
 from newcomer.checks import dependence
 from newcomer.checks.arms import NOBODY, check_arms, check_propensities_by_arm, count_arms_to_check
+from newcomer.checks.copies import count_copies, find_copies
 from newcomer.checks.dependence import attribute_dependence, self_selection_dependence, single_action_dependence
 from newcomer.checks.descriptive import (
     describe_coverage,
@@ -54,7 +55,8 @@ def quick_check(
         counts = count_arms_to_check(logs)
         drafts.append(check_arms(logs, counts, tests))
         weighed = check_propensities_by_arm(logs, counts, weighed)
-    drafts += [weighed, describe_repeats(sample) if len(sample) else _untold("repeats", why)]
+    repeats = describe_repeats(sample) if len(sample) else _untold("repeats", why)
+    drafts += [weighed, find_copies(repeats, count_copies(logs))]
     ordered = getattr(logs, "ordered", True)
     tested = UsersTested(looked.summary.users, len(sample), ordered, arm=looked is not logs)
     told = findings_by_permutation_tests([*drafts, *tests], level, tested)

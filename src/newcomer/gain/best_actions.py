@@ -137,8 +137,11 @@ def weigh_best_actions(batch: Batch, who: Ints, common: Floats) -> Floats:
     return np.stack([np.bincount(owner, weights=part, minlength=len(who)) for part in parts], axis=1)
 
 
-def best_actions_told(seen: ActionSums, logs: Logs, model: Model) -> Everybody:
-    """The best actions, and what serving them gains by propensities; by "own rows" there is nothing yet to tell."""
+def best_actions_told(seen: ActionSums, logs: Logs, model: Model, fits: int) -> Everybody:
+    """The best actions, and what serving them gains by propensities; by "own rows" there is nothing yet to tell.
+
+    So many `fits` judged the users who were held out of each.
+    """
     named = logs.by_action and logs.action_ids is not None
     sums, common = seen.actions, _expected(model) if named else np.zeros(0)
     best, alike = best_actions(sums, common, model, logs.summary) if named else ((), False)
@@ -155,7 +158,7 @@ def best_actions_told(seen: ActionSums, logs: Logs, model: Model) -> Everybody:
         return made("own rows", nothing, nothing.value, nothing, why=why)
     reward, gain = ratio_interval(people[ROBUST], people[N]), ratio_interval(people[ROBUST] - people[RESULT], people[N])
     logged = float(people[RESULT].sum() / people[N].sum())
-    return made("propensities", reward, logged, gain, effective=effective)
+    return made("propensities", reward, logged, gain.crossed(fits), effective=effective)
 
 
 def _best_action_reward_scale(summary: Summary) -> str:

@@ -92,7 +92,9 @@ class GainPass:
         steps = tuple(each if named else [replace(step, over_arms=None) for step in each])
         if not steps:
             return None
-        return HeldoutGain(self.choices, steps, self.length, _with(everybody, values[:, :, 0], self.choices))
+        return HeldoutGain(
+            self.choices, steps, self.length, _with(everybody, values[:, :, 0], self.choices, len(self.apart))
+        )
 
 
 def measure_heldout_gain(
@@ -156,12 +158,12 @@ def _step(t: int, values: Floats, folds: Ints) -> list[GainStep]:
     ]
 
 
-def _with(everybody: Everybody | None, own: Floats, choices: int) -> Everybody:
+def _with(everybody: Everybody | None, own: Floats, choices: int, fits: int) -> Everybody:
     """What was found by propensities; where that could not be, the population mean's choice among own rows (n, 6)."""
     if everybody is not None and everybody.by == "propensities":
         return everybody
     known = own[np.isfinite(own[:, MEAN])]
-    reward, gain = Interval.of(known[:, MEAN]), Interval.of(known[:, MEAN] - known[:, CHANCE])
+    reward, gain = Interval.of(known[:, MEAN]), Interval.of(known[:, MEAN] - known[:, CHANCE]).crossed(fits)
     found = Everybody("own rows", reward, float(known[:, CHANCE].mean()), gain, choices)
     if everybody is None:
         return found

@@ -291,9 +291,10 @@ def explain_decide(
         total = scores(serving.policy)
         widths = serving.widths
         expected = total if widths is None else scores(widths[0])
-        upper = None if widths is None else scores(widths[1])
+        parts = None if widths is None else [scores(one) - expected for one in widths[1]]
     except NewcomerError as error:
         raise Refused(422, "bad_candidates", str(error), "candidates") from error
+    sd = None if parts is None else np.sqrt(sum(part**2 for part in parts))  # what is not known is independent
     order = np.argsort(-total, kind="stable")[: min(most, asked.open)].tolist()  # those masked come last
     places = list(dict.fromkeys([*first_of, *order]))[: max(most, len(first_of))]
     return [
@@ -301,7 +302,7 @@ def explain_decide(
             asked.name(i),
             i,
             float(expected[i]),
-            None if upper is None else float(upper[i] - expected[i]),
+            None if sd is None else float(sd[i]),
             None if widths is None else float(total[i] - expected[i]),
         )
         for i in places

@@ -107,18 +107,21 @@ class Serving:
         return None if told is None or len(told.shares) < 2 else told.shares
 
     @cached_property
-    def widths(self) -> tuple[Policy, Policy] | None:
-        """The policy with no width and with one standard deviation, for explanations; None where it has no width."""
+    def widths(self) -> tuple[Policy, list[Policy]] | None:
+        """The policy with no width, and with one standard deviation of each thing that it does not know: of preferences
+        and, where it remembers actions, of the per-action effect. For explanations; None where it has no width."""
         names = {part.name for part in dataclasses.fields(self.policy)} if dataclasses.is_dataclass(self.policy) else ()
         if "width" not in names or not dataclasses.is_dataclass(self.policy):
             return None
+        widths = dict.fromkeys(("width", *({"memory_width"} & set(names))), 0.0)
         try:
-            zero, one = (dataclasses.replace(self.policy, width=width) for width in (0.0, 1.0))
+            zero = dataclasses.replace(self.policy, **widths)
+            ones = [dataclasses.replace(self.policy, **{**widths, name: 1.0}) for name in widths]
             state = self.policy.start(1)
             zero.in_subspace(state)
         except (NewcomerError, TypeError):
             return None
-        return zero, one
+        return zero, ones
 
     @cached_property
     def identity(self) -> str:

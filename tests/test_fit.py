@@ -209,3 +209,11 @@ def test_one_hot_halves_are_never_nearly_singular():
     chosen = np.concatenate([rng.permutation(6) for _ in range(100)])
     logs = nc.Logs.from_arrays(user=np.repeat(np.arange(100), 6), action=chosen, reward=rng.standard_normal(600))
     assert fit(logs, rank=1, estimator="sold-pinv", calibrate=False).evidence.ridge.why == "pseudo-inverse: no ridge"
+
+
+def test_the_largest_reward_that_logs_take_can_be_fitted():
+    rng = np.random.default_rng(0)
+    rewards = rng.integers(1, 6, 1200).astype(float)
+    rewards[5] = 1e75
+    model = fit(nc.Logs.from_arrays(user=np.arange(1200) // 8, action=rng.integers(0, 10, 1200), reward=rewards))
+    assert np.isfinite(model.mean).all() and model.evidence.logs.far_rewards == 1

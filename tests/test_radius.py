@@ -236,3 +236,12 @@ def test_radii_cover_the_true_error():
             for kind in KINDS:
                 for form in ("theorem", "identity"):
                     assert error <= model.radius(kind, norm=norm, clip=False, simplified=True, form=form)
+
+
+def test_directions_without_variance_have_no_bound():
+    user = np.repeat(np.arange(60), 4)
+    reward = np.random.default_rng(0).integers(1, 6, len(user)).astype(float)
+    model = nc.fit(nc.Logs.from_arrays(user=user, action=np.zeros(len(user), dtype=int), reward=reward))
+    for kind in KINDS:
+        assert model.radius(kind, clip=False, form="identity") == np.inf
+        assert model.radius(kind, clip=False) == np.inf and model.radius(kind, form="identity") == 0.0

@@ -197,7 +197,7 @@ class FitSettings:
         needed = 2 if self.rank == "auto" else max(2, int(self.rank))
         usable, users = logs.summary.usable, logs.summary.users
         if usable < needed:
-            what = f"{usable:,} of {users:,} users have two rows or more, and a fit needs {needed}"
+            what = f"{usable:,} of {users:,} users have two rows or more, and a fit needs {needed} such users"
             more = "" if self.rank == "auto" else ", or lower the rank"
             raise LogsError(what, todo=f"log more users, with several rows each{more}")
         return replace(

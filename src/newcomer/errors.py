@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from os import sep
 from pathlib import Path
 
+PACKAGE_NAME = "newcomer"
 PACKAGE = str(Path(__file__).parent) + sep
 SCREEN = 80 * 20  # characters of an error that are shown: a value of a million characters is nobody's to read
 
@@ -71,7 +73,27 @@ class MissingExtra(NewcomerError):
     @classmethod
     def of(cls, extra: str, *, purpose: str) -> MissingExtra:
         """The error for a missing optional dependency group, e.g. `of("report", purpose="charts")`."""
-        return cls(f"{purpose} need the extra [{extra}]", todo=f"pip install 'newcomer[{extra}]'")
+        return cls(f"{purpose} need the extra [{extra}]", todo=install_extra_command(extra))
+
+    @classmethod
+    @contextmanager
+    def unless_found(cls, extra: str, *, purpose: str) -> Iterator[None]:
+        """Imports of ours that lead, however deep, to a library of an extra: one that is missing is this error."""
+        try:
+            yield
+        except ModuleNotFoundError as error:
+            if (error.name or PACKAGE_NAME).partition(".")[0] == PACKAGE_NAME:
+                raise
+            raise cls.of(extra, purpose=purpose) from error
+
+
+def install_extra_command(extra: str) -> str:
+    """How an extra is installed, from a package index or from a clone.
+
+    >>> install_extra_command("serve")
+    "pip install 'newcomer[serve]', or from a clone pip install '.[serve]'"
+    """
+    return f"pip install '{PACKAGE_NAME}[{extra}]', or from a clone pip install '.[{extra}]'"
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:

@@ -79,6 +79,12 @@ class Summary(Shown):
         return LIMITS
 
     @property
+    def remedies(self) -> str:
+        """What to do about them, first of all with rewards far outside all others that are mistakes."""
+        rows = "the row if it is a mistake" if self.far_rewards == 1 else "the rows if they are mistakes"
+        return f"remove {rows}, or {self.remedy}" if self.far_rewards else self.remedy
+
+    @property
     def hiding(self) -> str:
         """What of the rewards may hide how users differ, in words; empty if nothing does."""
         if self.far_rewards:

@@ -300,10 +300,11 @@ def _scale(x: Ingredients, norm: Norm, form: Form, printed: bool) -> float:
     """How large the distance of the subspaces may be for an error ||E|| = 1 of the corrected moment."""
     if printed:
         assert x.printed is not None
-        return float(2 * np.sqrt(2 * x.rank) / x.printed.gap)
+        return float(2 * np.sqrt(2 * x.rank) / x.printed.gap) if x.printed.gap else 0.0
+    # Without a gap (as many directions as features, say), or where the directions that were found have no variance (a
+    # single action), there is no bound, which a scale of zero stands for.
     if form == "identity":
-        return (_largest_radius(x.dim, x.rank, norm) or 1.0) / x.eigenvalue
-    # Without a gap (as many directions as features, say) there is no bound, which a scale of zero stands for.
+        return (_largest_radius(x.dim, x.rank, norm) or 1.0) / x.eigenvalue if x.eigenvalue else 0.0
     return float(2 * np.sqrt((2 if norm == "frobenius" else 1) * x.rank) / x.gap) if x.gap else 0.0
 
 

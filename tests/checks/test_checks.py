@@ -553,7 +553,7 @@ HOSTILE = {
     "all alike": {"user": USER, "action": np.tile(np.arange(5), 40), "reward": np.tile(np.arange(5.0), 40)},
     "action decides": {"user": USER, "action": ACTION, "reward": ACTION * 1.0},
     "user decides": {"user": USER, "action": ACTION, "reward": USER * 1.0},
-    "huge": {"user": USER, "features": ROWS.standard_normal((200, 3)) * 1e90, "reward": ROWS.random(200) * 1e90},
+    "huge": {"user": USER, "features": ROWS.standard_normal((200, 3)) * 1e90, "reward": ROWS.random(200) * 1e75},
     "tiny": {"user": USER, "features": ROWS.standard_normal((200, 3)) * 1e-90, "reward": ROWS.random(200) * 1e-90},
     "own actions": {"user": USER, "action": np.arange(200), "reward": ROWS.standard_normal(200)},
     "single rows": {"user": np.arange(200), "action": ACTION, "reward": ROWS.standard_normal(200)},

@@ -84,3 +84,26 @@ def test_logs_that_cannot_be_read_are_bad_logs(tmp_path, capsys):
     (tmp_path / "bad.csv").write_text("user,action,reward\n1,a,x\n")
     assert main.execute_command(["check", str(tmp_path / "bad.csv")]) == 3
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_fit_of_a_single_action_says_that_the_logs_are_broken(tmp_path, capsys):
+    rewards = np.random.default_rng(0).integers(1, 6, 240)
+    frame = pl.DataFrame({"user": np.arange(240) // 4, "action": "only", "reward": rewards})
+    frame.write_csv(tmp_path / "logs.csv")
+    model = str(tmp_path / "m.newcomer")
+    assert main.execute_command(["fit", str(tmp_path / "logs.csv"), "--out", model]) == 0
+    assert "broken. Do not trust a model of these logs: coverage." in " ".join(capsys.readouterr().out.split())
+    assert main.execute_command(["inspect", model, "--bounds"]) == 0
+
+
+def test_the_best_for_everybody_are_called_estimates(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    action = rng.integers(0, 4, 2400)
+    reward = 3.0 + 0.5 * action + 0.5 * rng.standard_normal(2400)
+    frame = pl.DataFrame({"user": np.arange(2400) // 8, "action": action, "reward": reward})
+    frame.write_parquet(tmp_path / "logs.parquet")
+    main.execute_command(["evaluate", str(tmp_path / "logs.parquet"), "--quick"])
+    told = capsys.readouterr().out
+    assert (
+        "estimated mean" in told and "estimated, shrunk towards the average" in told and "pays on average" not in told
+    )

@@ -339,3 +339,7 @@ def test_the_demo_does_without_pictures(call: Command, monkeypatch: pytest.Monke
     monkeypatch.setattr("newcomer.cli.demo.PEOPLE", 800)
     done = call("demo")
     assert done.code == 0 and "note: no regret.png: charts need the extra [report]" in done.err
+
+
+def test_help_says_which_commands_end_with_5(call: Command) -> None:
+    assert "5 check or report found the logs broken" in " ".join(call("--help").out.split())

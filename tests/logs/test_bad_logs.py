@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -193,10 +194,8 @@ def test_corrupt_files(tmp_path: Path, write: Write) -> None:
     }.items():
         (tmp_path / name).write_bytes(data)
         refused(lambda name=name: nc.read_logs(tmp_path / name), "cannot read the file", name, "Parquet")
-    (tmp_path / "long.csv").write_text("user,action,reward\n1,2,3\n1,2,3,4,5\n")
     (tmp_path / "latin.csv").write_bytes("user,action,reward\nJosé,2,3\n".encode("latin-1"))
-    for name in ("long.csv", "latin.csv"):
-        refused(lambda name=name: nc.read_logs(tmp_path / name), "cannot read the file", name, "CSV in UTF-8")
+    refused(lambda: nc.read_logs(tmp_path / "latin.csv"), "cannot read the file", "latin.csv", "CSV in UTF-8")
 
 
 def test_bad_items(write: Write) -> None:
@@ -293,3 +292,71 @@ def test_pandas_missing_values() -> None:
     pandas = optional("pandas")
     frame = pandas.DataFrame({**GOOD, "user": ["a", None, "b", "b"]})
     refused(lambda: nc.Logs.from_frame(frame), "user is missing", "row 2, column user")
+
+
+@pytest.mark.parametrize("value", [1e308, -1.1e75])
+def test_rewards_of_which_squares_are_no_numbers(write: Write, value: float) -> None:
+    for name in ("a.parquet", "a.csv"):
+        path = write(name, reward=[0.0, 1.0, value, 0.5])
+        refused(lambda path=path: nc.read_logs(path), f"reward {value:g} is beyond 1e+75", name, "row 3, column reward")
+    given = {"user": GOOD["user"], "action": GOOD["action"], "reward": [0.0, 1.0, value, 0.5]}
+    refused(lambda: nc.Logs.from_arrays(**given), f"reward {value:g} is beyond 1e+75", "row 3")
+    assert nc.read_logs(write(reward=[0.0, 1.0, 1e75, -1e75])).summary.rows == 4
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.csv.gz"])
+def test_utf_16(write: Write, tmp_path: Path, name: str, encoding: str) -> None:
+    path, content = tmp_path / name, write("b.csv").read_text().encode(encoding)
+    path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    error = refused(lambda: nc.read_logs(path), "the file looks like UTF-16", name)
+    assert error.todo == "save it as UTF-8"
+    refused(lambda: nc.read_logs(write(), items=path), "the file looks like UTF-16", name)
+
+
+def test_bytes_that_are_no_text(write: Write, tmp_path: Path) -> None:
+    random = np.random.default_rng(0).integers(0, 256, 5000, dtype=np.uint8)
+    for content in (random.tobytes(), random[random > 0].tobytes(), write("c.parquet").read_bytes()):
+        path = tmp_path / "a.csv"
+        path.write_bytes(content)
+        refused(lambda path=path: nc.read_logs(path), "this is not a text file", "a.csv")
+
+
+def test_text_in_utf_8_may_be_cut_within_a_letter_and_latin_1_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("user,action,reward\n" + "ä,ö,1\nü,ß,2\n" * 500)
+    assert nc.read_logs(path).summary.rows == 1000
+    path.write_text("user,action,reward\nä,ö,1\n", encoding="latin-1")
+    refused(lambda: nc.read_logs(path), "cannot read the file", "UTF-8")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_a_row_with_too_many_values_is_named(tmp_path: Path, name: str) -> None:
+    text = 'user,action,reward\n"a, b",x,1\n\n"two\nlines",y,0\nc,z,1,9\nd,z,1,9\n'
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    refused(lambda: nc.read_logs(path), "a row has 4 values, and there are 3 columns", f"{name}, line 6")
+
+
+@pytest.mark.parametrize(
+    ("value", "todo"),
+    [
+        ("$4.00", "remove the currency sign: write 4.00"),
+        ("4,5 €", "remove the currency sign: write 4.5"),
+        ("4,5", "write 4.5"),
+        ("1,000", "use numbers"),
+        ("good", "use numbers"),
+    ],
+)
+def test_prices_and_decimal_commas_are_told_how_to_be_written(write: Write, value: str, todo: str) -> None:
+    path = write("a.csv", reward=["1", "2", value, "4"])
+    assert refused(lambda: nc.read_logs(path), f"text {value!r} where numbers belong", "row 3").todo == todo
+
+
+def test_a_file_without_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for line in ("u0,i39,4", "u0,4,4"):
+        path.write_text(f"{line}\nu1,i2,3\n")
+        refused(lambda: nc.read_logs(path), "is the first line data, not names?", "a.csv")
+    path.write_text("who,what,stars\nu1,i2,3\n")
+    assert "first line" not in refused(lambda: nc.read_logs(path), "no column 'user'").todo

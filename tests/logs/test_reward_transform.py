@@ -188,3 +188,19 @@ def test_a_long_tail_of_counts_has_one_remedy_and_no_outliers() -> None:
     assert "--clip" not in " ".join(clipped.advice)
     stars = nc.Logs.from_arrays(**given, reward=np.where(np.arange(3000) == 7, 999.0, 1 + np.arange(3000) % 5))
     assert stars.summary.far_rewards == 1 and "999 (user 0" in " ".join(stars.advice)
+
+
+def test_only_rewards_beyond_the_limit_are_named_as_far() -> None:
+    stars = 1.0 + np.arange(3000) % 5
+    given: dict[str, Any] = {"user": np.arange(3000) // 10, "action": np.arange(3000) % 20}
+    for far, said in (((7,), "median 3: 1e+12 (user 0, row 8"), ((7, 8, 9, 11), ", ...")):
+        reward = stars.copy()
+        reward[list(far)] = 1e12
+        logs = nc.Logs.from_arrays(**given, reward=reward)
+        (note,) = [one for one in logs.advice if "deviations" in one]
+        assert said in note and note.count("1e+12 (user") == note.count("(user") == min(len(far), 3)
+        first = logs.summary.remedies.partition(", or ")
+        rows = "the row if it is a mistake" if len(far) == 1 else "the rows if they are mistakes"
+        assert first[0] == f"remove {rows}" and first[2] == logs.summary.remedy
+    ordinary = nc.Logs.from_arrays(**given, reward=stars).summary
+    assert ordinary.remedies == ordinary.remedy

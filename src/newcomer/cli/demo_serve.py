@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from newcomer.cli import options, output
+from newcomer.errors import MissingExtra
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -55,10 +56,13 @@ class DemoNewcomers:
 
 def play_demo_serve(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_running: bool) -> None:
     """The loop; see the module. `few` are the logs of the first model."""
-    from newcomer import Client, fit, read_logs
-    from newcomer.serve.server import server_in_background
-    from newcomer.serve.service import Config, Service
-    from newcomer.serve.store_sqlite import SqliteStore
+    from newcomer import fit, read_logs
+
+    with MissingExtra.unless_found("serve,client", purpose="demos of the service"):
+        from newcomer.serve.server import server_in_background
+        from newcomer.serve.service import Config, Service
+        from newcomer.serve.store_sqlite import SqliteStore
+    from newcomer import Client
 
     begun = time.monotonic()
     first, second, store = (options.free_path_option(out / one, force=force, make_folder=True) for one in FILES)

@@ -37,7 +37,7 @@ EXIT_CODES = {
     2: "usage: a command, an option, or an output that cannot be written",
     3: "bad logs",
     4: "bad model",
-    5: "the logs are broken",
+    5: "check or report found the logs broken",
     6: "missing extra, unreachable store, or not enough memory",
     129: "the terminal was closed",
     130: "interrupted",

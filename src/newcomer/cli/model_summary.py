@@ -354,9 +354,10 @@ def model_summary_of_best_actions(found: Everybody) -> Table:
     """The best actions by the population mean."""
     from newcomer.gain.verdict import verdict_name
 
-    table = Table(box=None, pad_edge=False)
+    shrunk = "estimated, shrunk towards the average"
+    table = Table(box=None, pad_edge=False, caption=shrunk, caption_justify="left", caption_style="dim")
     table.add_column("best for everybody")
-    pays = "typically pays" if found.scale == "typical" else "pays on average"
+    pays = "typical reward" if found.scale == "typical" else "estimated mean"
     for head in (pays, "95% interval", "rows", "users"):
         table.add_column(head, justify="right")
     for one in found.best:

@@ -43,7 +43,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from newcomer.errors import error_in_one_line
+from newcomer.errors import error_in_one_line, install_extra_command
 
 if TYPE_CHECKING:
     from newcomer.em.passes import Progress as Passed
@@ -142,7 +142,7 @@ def print_suggestions(commands: Sequence[tuple[str, str]], code: str = "", model
         lines += [
             Text("  serve new users in Python", "dim"),
             *(Text(f"    {line}", "bold") for line in code.splitlines()),
-            Text("  serve new users over HTTP (pip install 'newcomer[serve]')", "dim"),
+            Text(f"  serve new users over HTTP ({install_extra_command('serve')})", "dim"),
             Text(f"    {name} serve {shlex.quote(model)}", "bold"),
         ]
     aside_output_console().print(Text("\n").join([Text("\nNext"), *lines]), soft_wrap=True)

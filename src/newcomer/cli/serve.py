@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from newcomer.cli import output
+from newcomer.errors import MissingExtra
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
@@ -80,11 +81,13 @@ def serve_command(
     if sum(share or 0.0 for share in shares) > 1.0 + 1e-9:
         raise typer.BadParameter("shares of arms add up to more than 1", param_hint="--random")
     from newcomer.model import load
-    from newcomer.serve.auth import Tokens
-    from newcomer.serve.limits import Limits
-    from newcomer.serve.server import check_server_access, run_server, server_event_loop
-    from newcomer.serve.service import Config, Service
-    from newcomer.serve.stores import store_of
+
+    with MissingExtra.unless_found("serve", purpose="services"):
+        from newcomer.serve.auth import Tokens
+        from newcomer.serve.limits import Limits
+        from newcomer.serve.server import check_server_access, run_server, server_event_loop
+        from newcomer.serve.service import Config, Service
+        from newcomer.serve.stores import store_of
 
     named = tokens or (Path(os.environ["NEWCOMER_TOKENS"]) if os.environ.get("NEWCOMER_TOKENS") else None)
     known = None if named is None else Tokens.read(named)

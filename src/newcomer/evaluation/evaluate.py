@@ -173,7 +173,7 @@ def _by_arms_alone(logs: Logs, judges: Logs | None, evidence: Evidence) -> Evalu
         off_policy=None,
         why_no_off_policy=why,
         far_rewards=logs.summary.far_rewards,
-        remedy=logs.summary.remedy,
+        remedy=logs.summary.remedies,
         arms=arm_gains(logs),
         **nothing,
     )
@@ -415,7 +415,7 @@ def _told(plan: EvaluationPlan, found: list[FoldResult], heldout: HeldoutGain | 
         notes=tuple(_notes(plan, first)),
         far_rewards=logs.far_rewards,
         everybody=heldout.everybody if heldout else None,
-        remedy=logs.remedy,
+        remedy=logs.remedies,
     )
 
 

@@ -82,7 +82,7 @@ def reward_advice(
         said.append(f"{summary.clipped:,} of {summary.rows:,} rewards were clipped to [{low:.6g}, {high:.6g}].")
     middle, deviation = summary.median_reward, summary.robust_deviation
     if summary.far_rewards:
-        rows = ", ".join(row.told(actions) for row in _far_rows_to_advise(parts(), middle))
+        rows = ", ".join(row.told(actions) for row in _far_rows_to_advise(parts(), middle)[: summary.far_rewards])
         more = ", ..." if summary.far_rewards > NAMED else ""
         are = "is" if summary.far_rewards == 1 else "are"
         said.append(

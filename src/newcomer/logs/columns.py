@@ -12,6 +12,7 @@ that a single column has is taken; which columns were recognised is always print
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -38,6 +39,7 @@ Result = TypeVar("Result")
 _WORDS: dict[Epoch, str] = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _NANOSECONDS: dict[Epoch, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 FILL_IN = "fill the value in or remove the row, or missing='drop' (--missing drop) leaves such rows out"
+_CURRENCIES = "$€£¥"
 _OLDEST, _NEWEST = 300_000_000, 4_200_000_000  # Unix seconds from 1979 to 2103: smaller numbers count something else
 
 
@@ -301,7 +303,21 @@ def _refuse_text(column: pl.Series, dtype: pl.DataType, place: Place) -> None:
 def _refuse_words(column: pl.Series, bad: pl.Series, place: Place, wanted: str) -> None:
     """Refuse text that is not what it should be."""
     told, kind = (lambda row: f"text {column[row]!r} where {wanted} belong"), f"is text where {wanted} belong"
-    place.refuse(column.name, bad, kind, told, f"use {wanted}", lambda row: column[row])
+    todo = _better_number(str(column.filter(bad)[0])) if wanted == "numbers" and bad.any() else ""
+    place.refuse(column.name, bad, kind, told, todo or f"use {wanted}", lambda row: column[row])
+
+
+def _better_number(text: str) -> str:
+    """How a price or a number with a decimal comma is to be written; nothing for other text.
+
+    >>> _better_number("$4.00"), _better_number("4,5"), _better_number("1,000"), _better_number("good")
+    ('remove the currency sign: write 4.00', 'write 4.5', '', '')
+    """
+    plain = text.strip().strip(_CURRENCIES).strip()
+    better = plain.replace(",", ".") if re.fullmatch(r"[+-]?\d+,(\d{1,2}|\d{4,})", plain) else plain
+    if better == text.strip() or not re.fullmatch(r"[+-]?\d+(\.\d+)?", better):
+        return ""
+    return f"remove the currency sign: write {better}" if plain != text.strip() else f"write {better}"
 
 
 def column_kind(dtype: pl.DataType) -> str:
@@ -341,6 +357,16 @@ def _plain_column_name(name: str) -> str:
     ('userid', 'movieid')
     """
     return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def first_line_hint(names: Iterable[str]) -> str:
+    """A hint for a file whose first line may hold values in place of names: some of them are numbers; or nothing.
+
+    >>> first_line_hint(["u0", "i39", "4.5"]), first_line_hint(["user", "item", "stars"])
+    ('; is the first line data, not names?', '')
+    """
+    found = any(re.fullmatch(r"[+-]?\d+([.,]\d+)?", name.strip()) for name in names)
+    return "; is the first line data, not names?" if found else ""
 
 
 def known_column_names(part: str, names: Iterable[str]) -> list[str]:

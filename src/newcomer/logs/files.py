@@ -24,22 +24,23 @@ import shutil
 import stat
 import sys
 import zlib
+from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from glob import glob, has_magic
-from io import BytesIO
+from io import BytesIO, TextIOWrapper
 from os import PathLike, fspath
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, cast
 from urllib.parse import unquote
 
 import polars as pl
 
 from newcomer.errors import LogsError, error_name_hint
-from newcomer.logs.columns import Epoch
+from newcomer.logs.columns import Epoch, first_line_hint
 from newcomer.logs.disk_store import Scratch, no_disk_room
 from newcomer.logs.schema import LogLayout, Renames, resolve_schema
 from newcomer.logs.text_columns import (
@@ -185,6 +186,11 @@ HEAD = 1 << 16  # bytes that are looked at to find the kind and the separator
 SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 _TITLES: dict[Kind, str] = {"parquet": "Parquet", "csv": "CSV in UTF-8", "jsonl": "JSON lines (an object a line)"}
 _GZIP = b"\x1f\x8b"
+_RAGGED = "found more fields than defined"  # in what Polars says of a row that is too long
+KILOBYTE = 1024  # bytes that tell text from what is none
+UTF16_ZEROS = 0.2  # share of NUL bytes: half of UTF-16 in Latin letters, 1 in 256 of what is compressed
+UTF16_SIDE = 5  # times as many of them stand on one side of the pairs of bytes: numbers in binary have them on both
+CONTROL = 0.02  # share of control characters among bytes that are no UTF-8: text in another encoding has none
 
 
 @dataclass(frozen=True)
@@ -210,6 +216,8 @@ class TableFile:
         with log_file_errors(file.name, kind or "csv"):
             head = _head(file.path)
         kind = kind or _kind_by_content(head)
+        if kind != "parquet":
+            _refuse_what_is_no_text(head, file.name)
         if kind == "csv":
             refuse_twin_columns_of_log_file(_columns(head, _separator(head)), where=file.name)
         return cls(file, kind, _separator(head) if kind == "csv" else ",")
@@ -222,7 +230,7 @@ class TableFile:
     @cached_property
     def schema(self) -> pl.Schema:
         """Columns and types of the file, without those of its folders; of JSON lines every line is looked at, once."""
-        with log_file_errors(self.name, self.kind):
+        with self.errors():
             return self._scan_file().collect_schema()
 
     @cached_property
@@ -253,8 +261,25 @@ class TableFile:
 
     def ask(self, *questions: pl.Expr) -> pl.DataFrame:
         """What the file says, computed as a stream, so that no file need fit into memory."""
-        with log_file_errors(self.name, self.kind):
+        with self.errors():
             return self.scan().select(questions).collect(engine="streaming")
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn what the table library raises over this file into one sentence; of a ragged CSV it names the line."""
+        try:
+            with log_file_errors(self.name, self.kind):
+                yield
+        except LogsError as error:
+            found = _ragged_line(self.file.path, self.separator) if _RAGGED in error.what else None
+            if found is None:
+                raise
+            line, row, values, columns = found
+            raise LogsError(
+                f"a row has {values:,} values, and there are {columns:,} columns",
+                where=f"{self.name}, line {line:,}, data row {row:,}",
+                todo="mend the row, or put values that hold the separator into quotes",
+            ) from error
 
     def _scan_file(self) -> pl.LazyFrame:
         path = self.file.path
@@ -292,12 +317,47 @@ def _kind_by_content(head: bytes) -> Kind:
 
 def _head(path: str) -> bytes:
     """The first bytes of a file, unpacked if it is compressed."""
+    with _unpacked(path) as file:
+        return file.read(HEAD)
+
+
+def _unpacked(path: str) -> IO[bytes]:
+    """A file, opened to read its bytes as they are before it was compressed."""
     with open(path, "rb") as file:
-        head = file.read(HEAD)
-    if not head.startswith(_GZIP):
-        return head
-    with gzip.open(path) as unpacked:
-        return unpacked.read(HEAD)
+        packed = file.read(len(_GZIP)) == _GZIP
+    return cast(IO[bytes], gzip.open(path)) if packed else open(path, "rb")
+
+
+def _refuse_what_is_no_text(head: bytes, name: str) -> None:
+    """Refuse UTF-16, and bytes that are no text in any encoding; text in another one is left to the reader."""
+    head = head[:KILOBYTE]
+    few, many = sorted((head[::2].count(0), head[1::2].count(0)))
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (many > UTF16_ZEROS * len(head) and many > UTF16_SIDE * few):
+        raise LogsError("the file looks like UTF-16", where=name, todo="save it as UTF-8")
+    controls = len(head) - len(head.translate(None, bytes({*range(32)} - {*b"\t\n\v\f\r"})))
+    if 0 in head or (controls > CONTROL * len(head) and not _is_utf8(head)):
+        todo = f"pass CSV, JSON lines or Parquet under a name that says which ({', '.join(SUFFIXES)})"
+        raise LogsError("this is not a text file", where=name, todo=todo)
+
+
+def _is_utf8(head: bytes) -> bool:
+    """Whether bytes, perhaps cut within a character, are UTF-8."""
+    try:
+        getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _ragged_line(path: str, separator: str) -> tuple[int, int, int, int] | None:
+    """The first row of a CSV with more values than columns: its line, its number below the header, both counts."""
+    with _unpacked(path) as file, suppress(csv.Error):
+        rows = csv.reader(TextIOWrapper(file, "utf-8", errors="replace", newline=""), delimiter=separator)
+        columns = len(next(rows, []))
+        for number, row in enumerate(rows, 1):
+            if len(row) > columns:
+                return rows.line_num, number, len(row), columns
+    return None
 
 
 def _separator(head: bytes) -> str:
@@ -321,7 +381,7 @@ def refuse_twin_columns_of_log_file(names: Sequence[str], *, where: str = "") ->
     twins = [name for name, count in Counter(names).items() if count > 1 and name.strip()]
     if twins:
         what = f"there are {names.count(twins[0])} columns '{twins[0]}'"
-        raise LogsError(what, where=where, todo="give every column a name of its own")
+        raise LogsError(what, where=where, todo=f"give every column a name of its own{first_line_hint(twins)}")
 
 
 MANY_USERS = 5_000_000  # above which ids are not compared for spellings: all of them would be held at once
@@ -407,7 +467,7 @@ def log_file_step_questions(table: TableFile, name: str | None, *, blanks: bool 
 
 def is_empty_in_log_files(tables: Sequence[TableFile], name: str) -> bool:
     """Whether no file holds a value of a column. The first row of the first file nearly always tells."""
-    with log_file_errors(tables[0].name, tables[0].kind):
+    with tables[0].errors():
         first = tables[0].scan().select(name).head(1).collect()
     if len(first) and first[name].null_count() == 0:
         return False
@@ -419,7 +479,7 @@ def log_file_value_counts(tables: Sequence[TableFile], name: str) -> pl.DataFram
     """The distinct values of a column in all files, as text, with how many rows have each."""
     counts = []
     for table in tables:
-        with log_file_errors(table.name, table.kind):
+        with table.errors():
             values = table.scan().select(value=pl.col(name).cast(pl.String))
             counts.append(values.group_by("value").len().collect(engine="streaming"))
     return pl.concat(counts).group_by("value").agg(pl.col("len").sum())

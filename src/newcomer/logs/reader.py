@@ -31,7 +31,6 @@ from newcomer.logs.files import (
     log_file_date_layout,
     log_file_dates_note,
     log_file_dialect_notes,
-    log_file_errors,
     log_file_has_decimal_comma,
     log_file_step_questions,
     log_file_value_counts,
@@ -63,7 +62,7 @@ def reader_of_small_table(path: str | PathLike[str], *, text: Callable[[Sequence
     """
     (file,) = find_log_files(path)
     table = TableFile.of(file)
-    with log_file_errors(table.name, table.kind):
+    with table.errors():
         frame = table.scan().collect()
     kept = set(text(table.names))
     names = [name for name in table.names if table.is_text(name) and name not in kept]
@@ -145,7 +144,7 @@ class Reader:
         """Every distinct action, the commonest of all files first."""
         name, found = str(self.layout.action), []
         for table in self.tables:
-            with log_file_errors(table.name, table.kind):
+            with table.errors():
                 complete = table.scan()
                 if self.layout.missing == "drop":
                     complete = complete.filter(~pl.any_horizontal(*self.layout.incomplete(table.types).values()))
@@ -228,7 +227,7 @@ class Reader:
 
     def _frames(self, table: TableFile) -> Iterator[pl.DataFrame]:
         """The columns of the layout, typed, in chunks of about `CHUNK_BYTES`."""
-        with log_file_errors(table.name, table.kind):
+        with table.errors():
             size = max(CHUNK_ROWS, CHUNK_BYTES // self._row_bytes(table))
             for frame in table.scan().select(self.layout.names()).collect_batches(chunk_size=size):
                 if len(frame):

@@ -29,6 +29,7 @@ from newcomer.logs.columns import (
     KNOWN,
     Epoch,
     Place,
+    first_line_hint,
     identifier_column,
     known_column_names,
     number_column,
@@ -47,6 +48,7 @@ from newcomer.logs.text_columns import Dates, text_date_questions, text_is_missi
 from newcomer.transforms import LEAST, NEEDED, Transform, transform_rewards
 
 Missing = Literal["error", "drop"]
+LARGEST_REWARD = 1e75  # in size: sums of fourth powers of larger ones overflow (the service stops at 1e100)
 Renames = Mapping[str, str | Sequence[str] | None]
 
 
@@ -329,6 +331,14 @@ def extract_by_schema(
 def _rewards(column: pl.Series, transform: Transform | None, place: Place) -> Floats:
     """Rewards, on the scale that they are learned on."""
     values = number_column(column, place)
+    far = np.abs(values) > LARGEST_REWARD
+    told, kind = (
+        (lambda row: f"{column.name} {values[row]:g} is beyond {LARGEST_REWARD:g}"),
+        f"is beyond {LARGEST_REWARD:g}",
+    )
+    todo = "remove the row or mend the value"
+    place.refuse(column.name, far, kind, told, todo, lambda row: float(values[row]))
+    values = np.where(far, 0.0, values) if far.any() else values
     if transform is None:
         return values
     low = values <= LEAST
@@ -374,6 +384,7 @@ def _missing(
     option = f"columns={{'{part}': {repr(theirs) if hint else theirs}}} or --column {part}={theirs}"
     todo = f"columns are {found}{hint} (name it with {option}{other and ', ' + other})"
     todo += f"; recognised are {others}" if others else ""
+    todo += first_line_hint(available) if source else ""
     return LogsError(f"no column '{name}'", where=source, todo=todo)
 
 

@@ -80,16 +80,16 @@ def users_everybody_section(contents: ReportContents) -> Markup:
 
 
 def _best(found: Everybody) -> list[Markup]:
-    """The best actions: what each pays on average, beside what was logged."""
+    """The best actions: the estimated mean of each, beside what was logged."""
     rows = [
         [name_markup(one.name, 80), f"{one.mean:.4g}", _within(one, found.scale), f"{one.rows:,}", f"{one.users:,}"]
         for one in found.best
     ]
     caption = f"The best of {found.actions:,} actions by the population mean"
-    pays = "typically pays" if found.scale == "typical" else "pays on average"
+    pays = "typical reward" if found.scale == "typical" else "estimated mean"
     heads = ["action", pays, "95% interval", "rows", "users"]
     alike = "They do not differ beyond chance. " if found.alike else ""
-    note = f"{alike}Means are shrunk, and intervals allow for having picked the best of many."
+    note = f"{alike}Means are estimated, shrunk towards the average; intervals allow for picking the best of many."
     if found.scale == "typical":
         note = f"{alike}A typical reward is the mean of log(1 + reward), taken back. {note.removeprefix(alike)}"
     if found.scale == "heavy tails":

@@ -7,6 +7,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import PolicyError
+from newcomer.policies import exits
 from newcomer.policies.proball import ProBALLState
 from newcomer.policies.widths import plug_in_width_bound
 from newcomer.testing import check_policy
@@ -174,3 +175,10 @@ def test_states_of_the_two_exits_are_not_taken_for_one_another():
     for policy, other in ((literal, savings), (savings, literal)):
         with pytest.raises(PolicyError, match="state"):
             policy.choose(other.start(1), np.eye(DIM))
+
+
+def test_a_scale_without_weight_decides_nothing_of_an_average():
+    """Its log may be so much larger than all others that they would vanish beside it."""
+    logs = np.array([[0.0, -1.0, 5000.0]])
+    found = exits._log_average(logs, np.array([0.5, 0.5, 0.0]))
+    assert found[0] == pytest.approx(np.log(0.5 + 0.5 * np.exp(-1.0)))

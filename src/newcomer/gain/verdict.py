@@ -375,7 +375,7 @@ def _advice(answer: Answer, personal: Known, evidence: Evidence, doubts: tuple[F
     if answer == "with care":
         hidden = ""
         if evidence.logs is not None and evidence.logs.hiding:
-            hidden = f" {_sentence(evidence.logs.hiding)[:-1]} may hide what users prefer: {evidence.logs.remedy}."
+            hidden = f" {_sentence(evidence.logs.hiding)[:-1]} may hide what users prefer: {evidence.logs.remedies}."
         return (
             f"Resolve these doubts first: {', '.join(one.name for one in doubts)}; or test it on a small random share "
             f"of new users beside the current system.{hidden}"
@@ -391,7 +391,7 @@ def _advice(answer: Answer, personal: Known, evidence: Evidence, doubts: tuple[F
     logs = evidence.logs
     if logs is not None and logs.hiding and personal != "yes":
         return (
-            f"{serve}{_sentence(logs.hiding)[:-1]} may hide what users prefer: {logs.remedy}, then run this command "
+            f"{serve}{_sentence(logs.hiding)[:-1]} may hide what users prefer: {logs.remedies}, then run this command "
             "again."
         )
     return f"{serve}{_more(evidence)}"

@@ -367,6 +367,7 @@ def _log_ratio(errors: Floats, scale: Floats) -> Floats:
 
 def _log_average(logs: Floats, weights: Floats) -> Floats:
     """Log of the weighted average of numbers (m, g) whose logs are given."""
+    logs, weights = logs[:, weights > 0.0], weights[weights > 0.0]  # else all of a sum may be what has no weight
     top = logs.max(axis=1)
     total: Floats = top + np.log((np.exp(logs - top[:, None]) * weights).sum(axis=1))
     return total

@@ -27,6 +27,7 @@ from newcomer import files
 from newcomer.arrays import Floats
 from newcomer.errors import ModelError, NewcomerError, PolicyError
 from newcomer.linear import state_file
+from newcomer.logs.schema import LARGEST_REWARD
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.protocol import Policy
@@ -185,7 +186,7 @@ class Serving:
         """Rewards that the model can learn from."""
         if getattr(self.model, "outcome", "gaussian") == "binary":
             return 0.0, 1.0
-        return (-1.0 + 1e-9 if self.model.reward_transform else -1e100), 1e100
+        return (-1.0 + 1e-9 if self.model.reward_transform else -LARGEST_REWARD), LARGEST_REWARD
 
     def check_reward(self, reward: float) -> None:
         """Refuse a reward, or a sum of rewards, that the model cannot learn from."""

@@ -9,7 +9,8 @@ every one of them, newcomer by newcomer (`experiments.paired`):
 * *approach*: with the largest N within a tenth of the line that is approached, or better than that line;
 * *best*: of the three radii martingale Bernstein is nowhere behind, and somewhere ahead.
 
-A figure is "reproduced" where all of it holds in all of its worlds, "not" where nothing does in any, and else "partly".
+A figure is "reproduced" where all of it holds in all of its worlds, "not reproduced" where nothing does in any, and
+else "partly".
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def held(results: Path, name: str) -> dict[tuple[str, str, str], bool]:
 def answer(results: Path, name: str) -> str:
     """What follows for the verdict."""
     outcomes = held(results, name).values()
-    return "reproduced" if all(outcomes) else "partly" if any(outcomes) else "not"
+    return "reproduced" if all(outcomes) else "partly" if any(outcomes) else "not reproduced"
 
 
 def _compared(ends: Ends, name: str, world: str, verb: str, rival: str) -> bool:

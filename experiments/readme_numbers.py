@@ -39,7 +39,7 @@ INSTEAD = (
         "**newcomer** (`PriorUCB`)",
         "needs logs in which what was shown did not depend on hidden preferences",
     ),
-    (people.LIMIT, "*bound: the same, knowing all answers of the logged people*", ""),
+    (people.LIMIT, "*bound: all answers of the logged people are known*", ""),
 )
 
 
@@ -83,16 +83,17 @@ def promise(results: Path) -> str:
     splits, covered, trials = own["splits"].max(), own["covered"].sum(), own["splits"].sum()
     return (
         f"*Two sets of real people who rate from 1 to 5, split {splits} times each. From the logs of most of them"
-        " newcomer predicted the gain of one more decision after so many interactions, with a 95% interval; then it"
-        f" served the others and the gain was measured. {covered} of {trials} intervals contained what happened: they"
-        " are on the cautious side. No item comes twice here; where items come again the gain is larger (table below).*"
+        " newcomer predicted what the next decision gains over showing everybody the same, after so many interactions,"
+        " with a 95% interval; then it served the others, and the gain was measured."
+        f" {covered} of {trials} intervals contained what happened: they are on the cautious side. No item comes twice"
+        " here; where items come again the gain is larger (table below).*"
     )
 
 
 def alternatives(results: Path) -> str:
     """What newcomers lose by what teams run today, in the realistic case."""
     end = people.last(pl.read_csv(results / "people.csv"))
-    rows = ["| you could run | weakness or need | points lost |", "|---|---|---:|"]
+    rows = ["| you could run | weakness or need | points lost in 40 decisions |", "|---|---|---:|"]
     for policy, name, lacks in INSTEAD:
         line = end.filter(case=people.WAVERING, policy=policy, answers=ANSWERS)
         rows.append(f"| {name} | {lacks} | {line['regret'].item():.1f} |" if len(line) else f"| {name} | {lacks} | ? |")

@@ -119,7 +119,7 @@ def in_readme(results: Path) -> str:
     named = {"ebmUCB": "ebmUCB", "HierTS / AdaTS": "HierTS", "dTS, linear": "diffusion TS", "CLUB": "CLUB"}
     told = [f"{short} {_range(found.filter(policy=name))}" for name, short in named.items()]
     cases = found.select("people", "answers", "case").n_unique()
-    return f"Their regret over {cases} cases of real people, as a multiple of ours: {', '.join(told)}."
+    return f"Their regret as a multiple of ours, {cases} settings of two surveys of real people: {', '.join(told)}."
 
 
 def _range(own: pl.DataFrame) -> str:

@@ -48,7 +48,7 @@ from newcomer.logs.text_columns import Dates, text_date_questions, text_is_missi
 from newcomer.transforms import LEAST, NEEDED, Transform, transform_rewards
 
 Missing = Literal["error", "drop"]
-LARGEST_REWARD = 1e75  # in size: sums of fourth powers of larger ones overflow (the service stops at 1e100)
+LARGEST_REWARD = 1e75  # in size: sums of fourth powers of larger ones overflow
 Renames = Mapping[str, str | Sequence[str] | None]
 
 

@@ -114,7 +114,7 @@ def test_attributes_that_tell_what_was_logged_are_pointed_out() -> None:
     assert (
         found.verdict == "fine"
         and (found.p_value or 1) < 0.01
-        and "as long as the attributes are in the model" in found.what
+        and "harmless if the model has these attributes" in found.what
     )
 
 

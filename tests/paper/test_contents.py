@@ -140,6 +140,12 @@ def test_every_table_of_the_results_has_a_row_on_the_page() -> None:
         assert row.table.replace("-newcomers", "") in names or row.command.startswith("python -m experiments.")
 
 
+def test_no_table_is_older_than_the_code_that_it_rests_on() -> None:
+    """A table whose code has changed is made again, or waived by quick runs that are equal to 1e-9."""
+    told = states.to_make_again()
+    assert not told, told
+
+
 def test_old_tables_are_named_with_the_commands_that_make_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(states, "WAIVERS", tmp_path / "waivers.csv")
     assert states.to_make_again(tmp_path) == ""

@@ -125,4 +125,4 @@ def test_clear_wins_are_counted_and_the_readme_has_ranges(games: pl.DataFrame, t
     best = level.with_columns(high=pl.when(pl.col("policy") == "CLUB").then(0.95).otherwise("high"))
     assert rivals_page.wins(best).count("\n- CLUB: bfi, 6 logged") == 2
     level.write_csv(tmp_path / "rivals.csv")
-    assert "over 2 cases" in rivals_page.in_readme(tmp_path) and "CLUB 1.00 to 1.00" in rivals_page.in_readme(tmp_path)
+    assert "2 settings of" in rivals_page.in_readme(tmp_path) and "CLUB 1.00 to 1.00" in rivals_page.in_readme(tmp_path)

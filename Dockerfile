@@ -9,8 +9,8 @@ COPY pyproject.toml README.md LICENSE ./
 COPY requirements requirements
 COPY src src
 # A file named with -c installs what its own -r lines name: the pins go in without them.
-RUN sed '/^-r/d' requirements/test.txt > /tmp/pins.txt \
-    && pip install -c requirements/demo.txt -c /tmp/pins.txt '.[serve,client]' && rm -rf /build/src \
+RUN sed '/^-r/d' requirements/test.txt > pins.txt \
+    && pip install -c requirements/demo.txt -c pins.txt '.[serve,client]' && rm -rf /build/src \
     && useradd --system --create-home newcomer && mkdir -p /var/cache/newcomer /data \
     && chown newcomer /var/cache/newcomer /data
 

@@ -70,7 +70,7 @@ class CopyCounts:
 
     @property
     def alike(self) -> float:
-        """How often two rewards for one action agree, whoever gave them."""
+        """How often the rewards of two rows of one action agree."""
         return self.agreeing / self.pairs if self.pairs else 1.0
 
 

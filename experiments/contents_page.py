@@ -22,8 +22,7 @@ the csv files; other numbers of the pages do not.
 ## Contents
 
 Every table: what is made with it, the command, the processor minutes behind it (tables may share runs), the commit \
-that made it, and the hash of the code that it rests on. Tables without hash and minutes are of the commit named, \
-before commands noted what they write."""
+that made it, and the hash of the code that it rests on."""
 
 
 def page(results: Path) -> str:

@@ -71,6 +71,13 @@ def _sizes(results: Path, name: str, version: str, plain: str) -> tuple[list[int
     return users, gaps
 
 
+def _away(users: list[int], gaps: dict[tuple[str, str, int], Gap]) -> dict[str, str]:
+    """How far from the line of the true features ProBALL is with literal factors, with few users and with many."""
+    few, most = users[0], users[-1]
+    near, far = gaps[LITERAL, "M", few].signed, gaps[LITERAL, "M", most].signed
+    return {"few": f"{few:,}", "most": f"{most:,}", "away_few": near, "away_most": far}
+
+
 def sizes_ucb(results: Path) -> Facts:
     """Regret against N, optimistic."""
     users, gaps = _sizes(results, "regret-vs-n-ucb", "ProBALL-UCB", "LinUCB")
@@ -84,9 +91,11 @@ def sizes_ucb(results: Path) -> Facts:
         "E and M first, then H": near["M"] == near["E"] < near["H"] <= users[-1],
         "the subspace costs less and less": all(a.mean > b.mean for a, b in pairwise(late)),
         "clear at 1,000 and 2,000, not at 5,000": [gap.more for gap in late] == [True, True, False],
-        "literal: better than the true one": first < users[-1],
+        "literal: better than the true one, and away from it": first < users[-1]
+        and gaps[LITERAL, "M", users[-1]].mean < gaps[LITERAL, "M", users[0]].mean
+        and gaps[LITERAL, "M", users[-1]].less,
     }
-    words = {f"costs_{n}": gaps[BALANCED, "M", n].words for n in (1000, 2000, 5000)}
+    words = _away(users, gaps) | {f"costs_{n}": gaps[BALANCED, "M", n].words for n in (1000, 2000, 5000)}
     return Facts({"better_from": f"{first:,}", **words}, claims)
 
 
@@ -101,7 +110,8 @@ def sizes_ts(results: Path) -> Facts:
     claims = {
         "balanced: nearer and nearer, and still above": all(a.mean > b.mean for a, b in pairwise(late))
         and late[-1].more,
-        "literal: below": gaps[LITERAL, "M", last].less,
+        "literal: below, and away from it": gaps[LITERAL, "M", last].less
+        and gaps[LITERAL, "M", last].mean < gaps[LITERAL, "M", users[0]].mean,
         "the mean is ahead of ProBALL at every size, and of the true features": all(
             ends.ahead(world, replace(mean, users=n), replace(ends.kept(world, "ProBALL-TS"), users=n))
             and (ends.ahead(world, replace(mean, users=n), replace(true, users=n)) or world == BALANCED)
@@ -112,7 +122,7 @@ def sizes_ts(results: Path) -> Facts:
     }
     share = late[-1].mean / ends.mean(BALANCED, true)
     words = {f"costs_{n}": gaps[BALANCED, "M", n].words for n in (1000, 2000, 5000)}
-    words |= {"mean_from": f"{late_from[0]:,}", "mean_few": few.signed, "few": f"{users[0]:,}"}
+    words |= {"mean_from": f"{late_from[0]:,}", "mean_few": few.signed} | _away(users, gaps)
     return Facts({"share": f"{share:.0%}", **words}, claims)
 
 

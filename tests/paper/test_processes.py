@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +135,36 @@ def test_the_printed_example_gives_the_two_laws_that_the_errata_name():
     printed = FirstMovePrinted()
     assert law(printed, (1, 0)) == {(0, 1): HALF, (1, 0): HALF}
     assert law(printed, (0, 1)) == {(0, 0): HALF, (1, 1): HALF}
+
+
+class CoinsOfItsOwn:
+    """Fair coins drawn afresh for every sequence of moves: given F, which is constant, rewards are independent."""
+
+    moves = (0, 1)
+    longest = 2
+
+    def outcomes(self, horizon):
+        """A coin for each step of each sequence of up to two moves, in a fixed order."""
+        places = [(a, h) for a in sequences(self, horizon) for h in range(len(a))]
+        chance = Fraction(1, 2 ** len(places))
+        return {tuple(zip(places, coins, strict=True)): chance for coins in product((0, 1), repeat=len(places))}
+
+    def draw(self, rng, horizon):
+        raise AssertionError("everything is enumerated")
+
+    def rewards(self, omega, sequence):
+        coins = dict(omega)
+        return tuple(coins[tuple(sequence), h] for h in range(len(sequence)))
+
+
+def test_coins_of_its_own_for_each_sequence_are_a_latent_bandit_and_not_coherent():
+    """Definition 5 ties no two sequences together: coherence is sufficient with exchangeability, not necessary."""
+    process = CoinsOfItsOwn()
+    for sequence in sequences(process, 2):  # independent given a constant F, each with the law F(a) of a fair coin
+        each = Fraction(1, 2 ** len(sequence))
+        assert law(process, sequence) == {rewards: each for rewards in product((0, 1), repeat=len(sequence))}
+    assert exchangeable(process, 2).holds and coherent_in_law(process, 2).holds
+    assert not coherent(process, 2).holds
 
 
 def test_only_the_urn_leaves_no_room_for_a_mixture_among_processes_with_both_properties():

@@ -198,9 +198,10 @@ VERDICTS: dict[str, Verdict] = {
         "true features first, then Hoeffding's. What estimating the subspace costs falls from {costs_1000} with 1,000 "
         "users to {costs_2000} with 2,000 and {costs_5000} with 5,000, which cannot be told from nothing. With literal "
         "factors the estimated subspace is better than the true one from {better_from} users on (see "
-        "[lowdim-regret](#lowdim-regret)), so that ProBALL-UCB passes the line of the true features and moves away from "
-        "it: {away_few} with {few} users, {away_most} with {most}. Where the lines zigzag (literal factors, and balanced ones below 1,000 "
-        "users) it is the radius: it divides by the gap between eigenvalues 18 and 19 of the estimate, which is noise "
+        "[lowdim-regret](#lowdim-regret)), so that ProBALL-UCB passes the line of the true features and moves away "
+        "from it: {away_few} with {few} users, {away_most} with {most}. Where the lines zigzag (literal factors, and "
+        "balanced ones below 1,000 users) it is the radius: it divides by the gap between eigenvalues 18 and 19 of the "
+        "estimate, which is noise "
         "there. " + _MEAN,
         lambda results: others.sizes_ucb(results) | curves.population(results),
     ),

@@ -217,3 +217,18 @@ def test_the_largest_reward_that_logs_take_can_be_fitted():
     rewards[5] = 1e75
     model = fit(nc.Logs.from_arrays(user=np.arange(1200) // 8, action=rng.integers(0, 10, 1200), reward=rewards))
     assert np.isfinite(model.mean).all() and model.evidence.logs.far_rewards == 1
+
+
+def test_rewards_far_from_zero_beside_their_spread_are_fitted_or_refused_in_one_sentence():
+    """A level of a thousand deviations changes nothing; where it would, the fit says what to subtract."""
+    rng = np.random.default_rng(0)
+    z, directions = rng.standard_normal((300, 2)), rng.standard_normal((2, 12))
+    user, action = np.repeat(np.arange(300), 8), np.argsort(rng.random((300, 12)), axis=1)[:, :8].ravel()
+    reward = (z @ directions)[user, action] + 0.5 * rng.standard_normal(len(user))
+    fits = [nc.fit(nc.Logs.from_arrays(user=user, action=action, reward=reward + c)) for c in (0.0, 1000.0, -3000.0)]
+    for model in fits[1:]:
+        assert model.factor.shape == fits[0].factor.shape
+        assert model.noise_variance == pytest.approx(fits[0].noise_variance, rel=0.01)
+    for level, todo in ((1e4, "subtract 10000 from"), (-1e6, "add 1000000 to")):
+        with pytest.raises(LogsError, match=f"rewards lie around .* {todo} every reward"):
+            nc.fit(nc.Logs.from_arrays(user=user, action=action, reward=reward + level))

@@ -73,6 +73,7 @@ PASSES = "0.1.0"  # what checkpoints hold: newcomer's version when that last cha
 ESTIMATORS = ("em", "sold", "sold-pinv")
 SURE = 0.1  # standard error of the persistence up to which the logs are taken to have told it
 HUGE = 1e100  # a ridge beyond this leaves nothing of any number beside it
+LEVEL = 3000.0  # deviations of rewards; a mean beyond as many hides what users differ in (wrong from 10,000 on)
 
 
 def fit(
@@ -200,6 +201,15 @@ class FitSettings:
             what = f"{usable:,} of {users:,} users have two rows or more, and a fit needs {needed} such users"
             more = "" if self.rank == "auto" else ", or lower the rank"
             raise LogsError(what, todo=f"log more users, with several rows each{more}")
+        mean, deviation = logs.summary.mean_reward, logs.summary.reward_deviation
+        if 0.0 < LEVEL * deviation < abs(mean):
+            what = (
+                f"rewards lie around {mean:.8g} with a deviation of about {deviation:.2g}, too close together beside "
+            )
+            what += "their size to learn preferences from"
+            level = f"{abs(float(f'{mean:.3g}')):.10g}"
+            todo = f"subtract {level} from every reward" if mean > 0 else f"add {level} to every reward"
+            raise LogsError(what, todo=todo)
         return replace(
             self,
             rank="auto" if self.rank == "auto" else int(self.rank),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer.checks.copies import CopyCounts, count_copies
+from newcomer.checks.copies import CopyCounts, Histories, count_copies, gather_histories
 from newcomer.logs.reduce import reduce
 
 USERS, ITEMS, ROWS = 200, 20, 10
@@ -68,3 +70,62 @@ def test_counts_are_those_of_a_loop_and_do_not_depend_on_batches():
     assert found.alike == pytest.approx(np.mean([a[2] == b[2] for a, b in pairs]))
     other = reduce(logs, CopyCounts.of, CopyCounts.__add__, rows=50)
     assert (other.repeats, other.unchanged, other.different) == (found.repeats, found.unchanged, found.different)
+
+
+def with_twins(count, items=ITEMS, rows=ROWS, seed=0):
+    """Users of noise, the first ones there again under other ids."""
+    rng = np.random.default_rng(seed)
+    action = np.argsort(rng.random((USERS, items)), axis=1)[:, :rows]
+    reward = np.clip(np.rint(3 + rng.standard_normal(action.shape)), 1, 5)
+    user = np.repeat(np.arange(USERS + count), rows)
+    again = [np.concatenate([one, one[:count]]).ravel() for one in (action, reward)]
+    return nc.Logs.from_arrays(user=user, action=again[0], reward=again[1])
+
+
+@pytest.mark.parametrize(
+    ("count", "verdict"), [(0, "fine"), (9, "fine"), (10, "doubtful"), (11, "broken"), (200, "broken")]
+)
+def test_users_that_are_there_under_several_ids_are_found(count, verdict):
+    found = repeats_of(with_twins(count))
+    if count < 10:
+        assert "another user" not in found.what
+    else:
+        assert found.verdict == verdict and f"{count} of {USERS + count} users" in found.what
+
+
+def test_twins_promise_nothing_and_no_other_test_is_blamed():
+    logs = with_twins(100)
+    found = nc.check(logs)
+    assert [one.name for one in found if one.verdict == "broken"] == ["repeats"] and found.decision.answer == "no"
+    assert "one id" in found.decision.sentences[3]
+
+
+def test_people_who_may_answer_alike_by_chance_are_no_twins():
+    rng = np.random.default_rng(3)
+    user, action = np.repeat(np.arange(500), 6), np.tile(np.arange(6), 500)  # everybody answers the same six questions
+    short = nc.Logs.from_arrays(user=user, action=action, reward=rng.integers(1, 4, 3000))
+    alone = nc.Logs.from_arrays(user=user, action=action, reward=np.repeat(rng.integers(1, 6, 500), 6))
+    clicks = nc.Logs.from_arrays(user=user, action=action, reward=(rng.random(3000) < 0.2) * 1.0)
+    for logs in (short, alone, clicks):
+        assert gather_histories(logs).twins(count_copies(logs).alike) == (0, 0)
+
+
+def test_kinds_of_users_without_noise_are_doubtful_only():
+    kinds = np.random.default_rng(5).integers(1, 6, (4, 20))
+    reward = kinds[np.arange(400) % 4].ravel()
+    logs = nc.Logs.from_arrays(user=np.repeat(np.arange(400), 20), action=np.tile(np.arange(20), 400), reward=reward)
+    assert repeats_of(logs).verdict == "doubtful"
+
+
+def test_histories_do_not_depend_on_batches_or_on_the_share_that_is_looked_at():
+    logs = with_twins(100)
+    whole = gather_histories(logs)
+    parts = [Histories.of(batch) for batch in logs.batches(rows=64)]
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = joined + part
+    assert len(parts) > 5 and all(np.array_equal(getattr(whole, name), getattr(joined, name)) for name in vars(whole))
+    half = reduce(logs, partial(Histories.of, share=0.5), Histories.__add__)
+    assert 0 < len(half.rows) < len(whole.rows) and set(half.rows) <= set(whole.rows)
+    rest = set(whole.actions) - set(half.actions)
+    assert not rest & set(half.actions)

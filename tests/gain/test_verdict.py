@@ -15,6 +15,7 @@ import newcomer as nc
 from newcomer.checks.descriptive import describe_spellings
 from newcomer.cli import main
 from newcomer.evidence import (
+    AttributeGain,
     BestAction,
     Everybody,
     Evidence,
@@ -46,7 +47,12 @@ def serving(gain: float, error: float = 0.05) -> Everybody:
 def findings(verdict: str = "fine", *, agreed: float = 0.5) -> Findings:
     one = Finding("drift", verdict, "Rewards drift.", "log in random order")
     shared = Finding(
-        "shared preferences", "fine" if agreed < 0.05 else "doubtful", "Some.", "Serve all.", p_value=agreed
+        "shared preferences",
+        "fine" if agreed < 0.05 else "doubtful",
+        "Some.",
+        "Serve all.",
+        p_value=agreed,
+        effect=0.02,
     )
     return Findings((one, shared), users=500, rows=20_000)
 
@@ -89,11 +95,11 @@ CASES = {
     ("fine", -0.3, 0.5): (
         "best for all",
         "Serve everybody the best",
-        "do not show that users differ in what they prefer",
+        "Do not personalise by a fit to these logs: held-out users lose by it.",
     ),
     ("doubtful", -0.3, 0.5): ("best for all", "with care: the logs are doubtful (drift)", "Serve everybody the best"),
     ("fine", 0.05, 0.01): ("not yet", "Not yet: these logs do not show", "log more users, or longer histories"),
-    ("fine", -0.3, -0.5): ("no", "No: in these logs neither", "do not show that users differ"),
+    ("fine", -0.3, -0.5): ("no", "No: in these logs neither", "held-out users lose by it"),
     ("unknowable", 0.3, 0.5): ("not yet", "Not yet: too few users", ""),
 }
 
@@ -111,12 +117,33 @@ def test_what_the_evidence_comes_to(logs, gain, alike):
         assert "tea at 4.2 (4 to 4.4), milk" in found.sentences[1] and "after 5" in found.sentences[2]
 
 
+def test_a_clear_loss_is_one_also_behind_heavy_tails():
+    summary = replace(SUMMARY, tail_share=0.9)
+    assert summary.hiding
+    steps, start = verdict_by_step(HeldoutGain(10, (step(1, -0.05), step(5, -0.3))), summary)
+    assert start is None and steps == ((1, "not clear"), (5, "no"))
+    found = decide_verdict(evidence(step(5, -0.3), everybody=serving(0.5)))
+    assert found.personal == "no" and "Personalising gets less than that" in found.sentences[2]
+
+
+def test_numbers_that_name_actions_are_told_from_rewards():
+    numbered = replace(serving(0.5), best=(replace(BEST[0], name="7"),))
+    assert "action 7 at 4.2" in decide_verdict(evidence(step(5, 0.3), everybody=numbered)).sentences[1]
+
+
+def test_attributes_serve_before_the_first_interaction():
+    known = replace(evidence(step(5, 0.3)), attributes=(AttributeGain("age", 0.2, 5.0, kept=True),))
+    assert "before that, choose by the attributes of the user" in decide_verdict(known).sentences[0]
+    known = replace(known, attributes=(AttributeGain("age", 0.0, 0.1, kept=False),))
+    assert "before that, serve everybody the best action" in decide_verdict(known).sentences[0]
+
+
 def test_words_follow_the_number_of_interactions():
     found = decide_verdict(evidence(step(2, 0.01), step(5, 0.02), step(20, 0.3)))
-    assert "not after 2 or 5 interactions, yes after 20" in found.sentences[2] and found.start == 20
+    assert "not clear after 2 or 5 interactions, yes after 20" in found.sentences[2] and found.start == 20
     assert found.steps == ((2, "not clear"), (5, "not clear"), (20, "yes"))
     few = decide_verdict(evidence(step(2, 0.01), step(5, 0.3), step(20, 0.1, error=0.2, people=31)))
-    assert "not after 2 interactions, yes after 5, too few users to tell after 20" in few.sentences[2]
+    assert "not clear after 2 interactions, yes after 5, too few users to tell after 20" in few.sentences[2]
 
 
 def test_advice_follows_from_the_evidence():

@@ -11,7 +11,7 @@ import numpy as np
 
 from newcomer.checks import dependence
 from newcomer.checks.arms import NOBODY, check_arms, check_propensities_by_arm, count_arms_to_check
-from newcomer.checks.copies import count_copies, find_copies
+from newcomer.checks.copies import count_copies, find_copies, find_twins, gather_histories
 from newcomer.checks.dependence import attribute_dependence, self_selection_dependence, single_action_dependence
 from newcomer.checks.descriptive import (
     describe_coverage,
@@ -33,6 +33,7 @@ from newcomer.logs.logs import Logs
 
 FEWEST = 10  # users below whom no test is made
 TESTS = (*LOGGING, "history length", "drift")
+LOG_MORE = "Log more users, with several different actions each."
 
 
 def quick_check(
@@ -49,14 +50,19 @@ def quick_check(
     found = everybody if looked is logs else take_residual_sample(looked, progress=progress)
     sample = ResidualSample.of(found, logs.item_features)
     why = _why_not(sample) if logs.judges is not None else NOBODY
-    tests = [_untold(name, why) for name in (*TESTS, SHARED)] if why else _tests(sample, level, seed)
+    copies = count_copies(logs)
+    repeats = describe_repeats(sample) if len(sample) else _untold("repeats", why)
+    repeats = find_twins(repeats, gather_histories(logs), copies.alike)
+    advice = LOG_MORE
+    if repeats.verdict == "broken":
+        why, advice = "Users have twins, so that no test by chance among users is right.", repeats.advice
+    tests = [_untold(name, why, advice) for name in (*TESTS, SHARED)] if why else _tests(sample, level, seed)
     weighed = describe_propensities(found, looked.summary.rows, level) if logs.judges is not None else None
     if looked is not logs or weighed is None:
         counts = count_arms_to_check(logs)
         drafts.append(check_arms(logs, counts, tests))
         weighed = check_propensities_by_arm(logs, counts, weighed)
-    repeats = describe_repeats(sample) if len(sample) else _untold("repeats", why)
-    drafts += [weighed, find_copies(repeats, count_copies(logs))]
+    drafts += [weighed, find_copies(repeats, copies)]
     ordered = getattr(logs, "ordered", True)
     tested = UsersTested(looked.summary.users, len(sample), ordered, arm=looked is not logs)
     told = findings_by_permutation_tests([*drafts, *tests], level, tested)
@@ -103,8 +109,8 @@ def _tests(sample: ResidualSample, level: float, seed: int) -> list[Draft | Find
     return [*told, shared_preferences(shuffled, level, seeds[5])]
 
 
-def _untold(name: str, why: str = "") -> Finding:
+def _untold(name: str, why: str = "", advice: str = LOG_MORE) -> Finding:
     """What is said where there is nothing to test with; nothing is promised of preferences that cannot be seen."""
     what = why or "Too few users have two rows, or rows and rewards are too similar, for this test."
     verdict = "doubtful" if name == SHARED else "unknowable"
-    return Finding(name, verdict, what, "Log more users, with several different actions each.")
+    return Finding(name, verdict, what, advice)

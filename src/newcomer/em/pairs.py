@@ -34,7 +34,7 @@ from newcomer.users import user_bucket_count, user_buckets
 FIRM = 10.0  # rows from which what an action has shown is more its own than what is expected of it
 FEW = 2.0  # rows from which an action's variance is more its own than the common one
 TINY = 1e-300
-NOISELESS = 1e-8  # share of the mean squared reward below which noise counts as none
+NOISELESS = 1e-8  # share of the spread of rewards below which noise counts as none
 
 
 class Pairs(Protocol):
@@ -437,6 +437,13 @@ def what_pairs_leave(pairs: Pairs, lengths: Floats, rank: int, *, common: float)
     return Left(kept, noise, by_action, np.maximum(np.array([left]) if apart is None else apart, TINY))
 
 
+def pair_reward_spread(pairs: Pairs) -> float:
+    """The mean square of rewards, where rows name actions about their mean: a constant in all rewards is no spread."""
+    power = float(pairs.squares.sum()) / max(float(pairs.rows.sum()), 1.0)
+    mean = float(pairs.levels.sum()) / max(float(pairs.met.sum()), 1.0)
+    return max(power - mean**2, NOISELESS * power)
+
+
 def pair_action_variances(pairs: Pairs) -> Floats | None:
     """Variances (A,) of the rewards of each action around their mean, shrunk towards the common one by `FEW` rows; None
     without actions.
@@ -452,6 +459,6 @@ def pair_action_variances(pairs: Pairs) -> Floats | None:
         return None
     squares = np.maximum(powers - levels**2 / np.maximum(met, 1.0), 0.0)
     common = squares.sum() / max(np.maximum(met - 1.0, 0.0).sum(), 1.0)
-    common = max(common, NOISELESS * powers.sum() / max(met.sum(), 1.0), TINY)
+    common = max(common, NOISELESS * pair_reward_spread(pairs), TINY)
     shrunk: Floats = (squares + FEW * common) / (np.maximum(met - 1.0, 0.0) + FEW)
     return shrunk

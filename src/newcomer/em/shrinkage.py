@@ -23,7 +23,7 @@ import numpy as np
 from newcomer.arrays import Bools, Floats
 from newcomer.em.optimizer import Earlier, Gram, Optimizer, Shrinkage, Totals
 from newcomer.em.pair_moment import PairMoment, pair_moment_of
-from newcomer.em.pairs import FEW, FIRM, NOISELESS, TINY, Pairs, pair_action_variances
+from newcomer.em.pairs import FEW, FIRM, NOISELESS, TINY, Pairs, pair_action_variances, pair_reward_spread
 from newcomer.em.passes import Passes
 from newcomer.em.variance_components import LARGEST_REPEATABILITY, persistent_variance_share
 from newcomer.errors import LogsError
@@ -151,7 +151,7 @@ def left_by_action(batch: Batch, *, mean: Floats, actions: int) -> Floats:
 
 def shrinkage_noise_floor(pairs: Pairs) -> float:
     """The least noise variance that is distinguished from zero."""
-    return NOISELESS * float(pairs.squares.sum()) / float(pairs.rows.sum())
+    return NOISELESS * pair_reward_spread(pairs)
 
 
 def mean_shrinkage_precision(pairs: Pairs, buckets: Bools, anchor: Floats) -> float:

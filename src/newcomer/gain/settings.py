@@ -42,6 +42,7 @@ class GainSettings:
 
     # The verdict.
     slight: float = 0.01  # share of the variance of rewards from which preferences are mentioned
+    agreed: float = 5e-4  # share of the residual variance from which agreement of halves counts as preferences
     trial: int = 50  # actions up to which a randomised test of the best ones is proposed: each arm needs its users
     named: int = 3  # actions in a sentence
     longest_name: int = 60  # characters of a name

@@ -144,8 +144,9 @@ def verdict_by_step(
     steps = heldout.steps if heldout else ()
     most = max((step.people for step in steps), default=0)
     found: dict[int, Known] = {step.interactions: _alone(step) for step in steps}
-    if summary is not None and summary.hiding:
-        found = {t: "yes" if known == "yes" else "not clear" for t, known in found.items()}
+    if summary is not None and summary.hiding:  # what is nothing may be hidden; a clear loss is one
+        lost = {step.interactions for step in steps if step.high < 0}
+        found = {t: known if known == "yes" or t in lost else "not clear" for t, known in found.items()}
     start, open_ = None, not (summary is not None and summary.far_rewards)
     for step in sorted(steps, key=lambda one: -one.interactions):
         if found[step.interactions] == "yes" and open_:
@@ -220,10 +221,7 @@ def _first(answer: Answer, start: int | None, doubts: tuple[Finding, ...], evide
     if answer in ("yes", "with care"):
         word = "Yes" if answer == "yes" else "Only with care"
         doubt = f"; the logs are doubtful ({names})" if answer == "with care" else ""
-        return (
-            f"{word}: personalise from {verdict_times(start or 0)} on; before that, serve everybody the best "
-            f"action{doubt}."
-        )
+        return f"{word}: personalise from {verdict_times(start or 0)} on; before that, {_before(evidence)}{doubt}."
     if answer == "best for all":
         care = f", with care: the logs are doubtful ({names})" if doubts else ""
         return f"Serve everybody the best action{care}; there is no evidence that personalising adds to it."
@@ -236,6 +234,12 @@ def _first(answer: Answer, start: int | None, doubts: tuple[Finding, ...], evide
     if evidence.logs is not None and evidence.logs.hiding:
         return f"Not yet: {evidence.logs.hiding} may hide what new users would gain."
     return "Not yet: these logs do not show clearly that new users would gain."
+
+
+def _before(evidence: Evidence) -> str:
+    """What to serve before the first interaction that counts: attributes stay where held-out users gain by them."""
+    known = any(one.kept for one in evidence.attributes)
+    return "choose by the attributes of the user, as PriorUCB does" if known else "serve everybody the best action"
 
 
 def _all_alike(evidence: Evidence) -> str:
@@ -284,7 +288,7 @@ def _if_random(found: Everybody, evidence: Evidence) -> str:
         return ""  # ids that are likely the same action are counted as several
     best = found.best[0]
     return (
-        f" If actions were drawn at random (an A/B test), {verdict_name(best.name)} for everybody would pay "
+        f" If actions were drawn at random (an A/B test), {_in_sentence(best.name)} for everybody would pay "
         f"{best.mean:.3g} where all rows paid {evidence.logs.mean_reward:.3g} on average: add a column propensity "
         f"(1/{found.actions:,} in each row if all were equally likely) to have that measured."
     )
@@ -295,7 +299,7 @@ def _names(found: Everybody) -> str:
     best, alike = found.best[: GAINS.named], " (they do not differ beyond chance)" if found.alike else ""
     heavy = found.scale == "heavy tails"
     ends = ["" if heavy else f" ({one.low:.3g} to {one.high:.3g})" for one in best]
-    names = [f"{verdict_name(one.name)} at {one.mean:.3g}{end}" for one, end in zip(best, ends, strict=True)]
+    names = [f"{_in_sentence(one.name)} at {one.mean:.3g}{end}" for one, end in zip(best, ends, strict=True)]
     return f"{', '.join(names)}{alike}"
 
 
@@ -309,6 +313,16 @@ def verdict_name(name: str) -> str:
     return plain if len(plain) <= GAINS.longest_name else f"{plain[: GAINS.longest_name - 3]}..."
 
 
+def _in_sentence(name: str) -> str:
+    """The name of an action; a bare number would read as a reward.
+
+    >>> _in_sentence("7"), _in_sentence("7 up")
+    ('action 7', '7 up')
+    """
+    shown = verdict_name(name)
+    return f"action {shown}" if shown.lstrip("-").isdigit() else shown
+
+
 def _added(
     heldout: HeldoutGain | None, steps: tuple[tuple[int, Known], ...], personal: Known, checks: Findings | None
 ) -> str:
@@ -318,7 +332,7 @@ def _added(
     first = {
         "yes": "Personalising adds to that",
         "not clear": "Whether personalising adds to that is not clear",
-        "no": "Personalising adds nothing to that",
+        "no": "Personalising gets less than that" if _loses(heldout) else "Personalising adds nothing to that",
         "unknown": "What personalising adds is not known",
     }[personal]
     first += f": {_when(dict(steps))}" if personal == "yes" else ""
@@ -331,6 +345,11 @@ def _added(
     return f"{first}. {numbers}{_seen(personal, heldout, checks)}"
 
 
+def _loses(heldout: HeldoutGain) -> bool:
+    """Whether personalising is clearly worse than the best for everybody after the most interactions."""
+    return heldout.steps[-1].high < 0
+
+
 def _gain(step: GainStep, *, with_users: bool) -> str:
     """The gain after one number of interactions."""
     users = f" ({step.people:,} users)" if with_users else ""
@@ -341,11 +360,11 @@ def _gain(step: GainStep, *, with_users: bool) -> str:
 
 
 def _when(known: dict[int, Known]) -> str:
-    """`not after 1 or 2 interactions, yes after 5 and 10, too few users to tell after 20`."""
+    """`not clear after 1 or 2 interactions, yes after 5 and 10, too few users to tell after 20`."""
     late = [t for t, one in known.items() if one == "yes"]
     early = [t for t, one in known.items() if one != "yes" and t < late[0]]
     untold = [t for t, one in known.items() if one != "yes" and t > late[0]]  # by a few long histories
-    nots = f"not after {_listed(early, 'or')} interaction{'s' * (early != [1])}, " if early else ""
+    nots = f"not clear after {_listed(early, 'or')} interaction{'s' * (early != [1])}, " if early else ""
     few = f", too few users to tell after {_listed(untold, 'or')}" if untold else ""
     unit = "" if nots else " interaction" if late == [1] else " interactions"
     return f"{nots}yes after {_listed(late, 'and')}{unit}{few}"
@@ -355,7 +374,7 @@ def _agreed(checks: Findings | None) -> Finding | None:
     """The finding on shared preferences, where a test finds some."""
     found = next((one for one in checks or () if one.name == SHARED), None)
     sure = found is not None and found.p_value is not None and checks is not None and found.p_value <= checks.level
-    return found if sure else None
+    return found if sure and found is not None and (found.effect or 0.0) >= GAINS.agreed else None
 
 
 def _seen(personal: Known, heldout: HeldoutGain, checks: Findings | None) -> str:
@@ -364,9 +383,10 @@ def _seen(personal: Known, heldout: HeldoutGain, checks: Findings | None) -> str
     if personal == "yes" or found is None or found.p_value is None:
         return ""
     last = heldout.steps[-1].interactions
+    little = "gains too little from them" if personal == "no" else "shows no clear gain from them"
     return (
         f" The two halves of a history do agree on preferences ({finding_chance(found.p_value)}), but choosing "
-        f"among {heldout.choices} after {verdict_times(last)} gains too little from them."
+        f"among {heldout.choices} after {verdict_times(last)} {little}."
     )
 
 
@@ -408,6 +428,8 @@ def _more(evidence: Evidence) -> str:
         return "Log more users, with several rows each."
     last, rows = heldout.steps[-1], heldout.rows
     look = GAINS.look
+    if _loses(heldout):
+        return "Do not personalise by a fit to these logs: held-out users lose by it."
     if last.interactions < look:
         return (
             f"To measure the gain after {verdict_times(look)}, log at least {heldout.choices + look} rows per user "

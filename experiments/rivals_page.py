@@ -119,7 +119,10 @@ def in_readme(results: Path) -> str:
     named = {"ebmUCB": "ebmUCB", "HierTS / AdaTS": "HierTS", "dTS, linear": "diffusion TS", "CLUB": "CLUB"}
     told = [f"{short} {_range(found.filter(policy=name))}" for name, short in named.items()]
     cases = found.select("people", "answers", "case").n_unique()
-    return f"Their regret as a multiple of ours, {cases} settings of two surveys of real people: {', '.join(told)}."
+    return (
+        f"Points lost, divided by ours (below 1 is better), over {cases} settings of two surveys of real people: "
+        f"{', '.join(told)}."
+    )
 
 
 def _range(own: pl.DataFrame) -> str:

@@ -96,6 +96,13 @@ def sizes_ucb(results: Path) -> Facts:
         and gaps[LITERAL, "M", users[-1]].less,
     }
     words = _away(users, gaps) | {f"costs_{n}": gaps[BALANCED, "M", n].words for n in (1000, 2000, 5000)}
+    kept = {n: ends.kept(BALANCED, "ProBALL-UCB", n) for n in users}
+    mean = {n: ends.gap(BALANCED, kept[n], Line("PopulationMean", None, n)) for n in users}
+    claims["balanced: the mean is ahead with few users, behind with many"] = (
+        mean[250].more and mean[500].more and mean[users[-1]].less
+    )
+    claims["with 500 users it leaves"] = ends.left(BALANCED, kept[500]) < 200
+    words |= {f"mean_{n}": gap.signed for n, gap in mean.items()}
     return Facts({"better_from": f"{first:,}", **words}, claims)
 
 
@@ -168,9 +175,9 @@ def insufficiency(results: Path) -> Facts:
     claims = {
         "M_N is hardly better than PCA": all(own[w, BARE] > 0.9 * own[w, PCAS[1]] for w in worlds),
         "they hardly fall": all(own[w, name] > 0.8 * error[w, name, 1000] for w in worlds for name in biased),
-        "literal: PCA falls with every step": all(
-            error[LITERAL, name, more] < error[LITERAL, name, less]
-            for name in PCAS
+        "PCA of single estimates falls with every step, that of raw rewards with literal factors": all(
+            error[world, name, more] < error[world, name, less]
+            for world, name in (*((w, PCAS[1]) for w in worlds), (LITERAL, PCAS[0]))
             for less, more in pairwise((250, 500, 1000, 2000, 5000))
         ),
         "SOLD goes on": own[ISOTROPIC, "SOLD"] < 0.6 * error[ISOTROPIC, "SOLD", 1000],

@@ -161,11 +161,12 @@ def readings_table(frame: pl.DataFrame) -> str:
     claims = _order(frame, "claim")
     rows = []
     for (reading, bound, tau), own in frame.group_by("reading", "bound", "tau", maintain_order=True):
+        first = own.row(0, named=True)
+        same = {"ProBALL-TS beats LinTS"} if first["left_at"] == 1 else set()  # LinTS from then on, with other draws
         found = {
-            claim: "is the same" if holds == "is it" else f"{holds}, {number(gap, error)}"
+            claim: "is the same" if holds == "is it" or claim in same else f"{holds}, {number(gap, error)}"
             for claim, holds, gap, error in own.select("claim", "holds", "difference", "difference_se").iter_rows()
         }
-        first = own.row(0, named=True)
         spread = f" ({markdown.short(first['radius_least'])} to {markdown.short(first['radius_most'])})"
         head = [
             f"{reading}, {bound}, tau = {tau:g}",

@@ -37,10 +37,11 @@ otherwise; the errors in the tables are those of single means. Three lines are o
 and does not personalise; *EmpiricalArms*, which keeps a mean for each action and person (in worlds whose actions \
 come again); and
 *PriorUCB*, which starts from the distribution of users that the same logs show. *LOCAL-UCB* is the paper's, which \
-could not compute it, with our calibrated radius. Lines more than 1.3 times LinUCB's final regret leave the pictures; \
-their numbers are in the tables. Verdicts: *reproduced*, all that the caption claims holds in all worlds shown; *not \
-reproduced*, none of it in any; *partly*, otherwise. A line *approaches* another if with the largest N it is within a \
-tenth of it, and nearer than with the least.
+could not compute it, with our calibrated radius and EM's basis. Lines more than 1.3 times LinUCB's final regret \
+leave the pictures; their numbers are in the tables. Verdicts: \
+*reproduced*, all that the caption claims holds in all worlds shown; *not reproduced*, none of it in any; *partly*, \
+otherwise. A line *approaches* another if with the largest N it is within a tenth of it, and nearer than with the \
+least.
 
 Two settings cannot be taken as printed, so both readings are shown. **Simulation:** U_ij ~ Unif(0, 2.5/(k d)) gives \
 rewards of a size around

@@ -197,6 +197,19 @@ def test_pseudo_inverses_are_warned_of_where_half_a_history_has_as_many_rows_as_
     assert max(ridge for _, ridge in error.values()) < 0.15
 
 
+def test_a_tenth_to_a_hundred_times_the_default_ridge_changes_the_error_by_a_factor_of_at_most_a_half_more():
+    """In the worlds of docs/explanation/sold.md; the weak ones are where a ridge that is too small costs."""
+    for scale, seed in ((1.25, 1), (1.25, 3), (0.5, 2), (0.5, 5)):
+        world = Synthetic(dim=20, rank=2, scale=scale, seed=seed)
+        logs, error = world.logs(2000, 20, seed=seed), {}
+        for ridge in (None, 0.01, 0.1, 1.0, 10.0, 100.0):
+            model = fit(logs, rank=2, estimator="sold", ridge=ridge, null=False, calibrate=False)
+            error[ridge] = subspace_distance(model.basis, world.basis)
+        assert error[None] == pytest.approx(error[1.0])
+        assert all(error[1.0] / 1.55 < error[ridge] < 1.55 * error[1.0] for ridge in (0.1, 10.0, 100.0))
+        assert scale > 1 or error[0.01] > 1.5 * error[1.0]
+
+
 def models_warned(world):
     with pytest.warns(FitWarning) as caught:
         fit(world.logs(50, 40, seed=1), rank=2, estimator="sold-pinv", null=False, calibrate=False)

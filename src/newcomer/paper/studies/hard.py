@@ -110,8 +110,8 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 
 STUDY = study(
     "hard",
-    claim="No policy's mean regret over a hard family is below the bound, and at the theorem's scale none saves more "
-    "than a fifth.",
+    claim="No policy's mean regret over a hard family is below the bound, and at the theorem's scale none clearly "
+    "saves more than a fifth.",
     about=__doc__,
     sweep=sweep,
     run=run,

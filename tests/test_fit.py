@@ -242,6 +242,32 @@ def test_rewards_far_from_zero_beside_their_spread_are_fitted_or_refused_in_one_
     for model in fits[1:]:
         assert model.factor.shape == fits[0].factor.shape
         assert model.noise_variance == pytest.approx(fits[0].noise_variance, rel=0.01)
-    for level, todo in ((1e4, "subtract 10000 from"), (-1e6, "add 1000000 to")):
+    for level, todo in ((1e4, "subtract 10000 from"), (-1e6, "add 1000000 to"), (1e9, "subtract 1000000000 from")):
         with pytest.raises(LogsError, match=f"rewards lie around .* {todo} every reward"):
             nc.fit(nc.Logs.from_arrays(user=user, action=action, reward=reward + level))
+
+
+@pytest.mark.parametrize("value", [1 / 3, 0.1, 123.456, -5.0, 1e6 + 0.1])
+def test_rewards_that_are_all_the_same_have_that_mean_and_no_preferences(value):
+    rng = np.random.default_rng(1)
+    user, action = np.repeat(np.arange(200), 6), np.concatenate([rng.permutation(8)[:6] for _ in range(200)])
+    model = nc.fit(nc.Logs.from_arrays(user=user, action=action, reward=np.full(1200, value)))
+    assert model.factor.shape[1] == 0 and np.allclose(model.mean, value, rtol=1e-5)
+
+
+def test_logarithms_and_features_of_rows_have_levels_of_their_own():
+    rng = np.random.default_rng(2)
+    user = np.repeat(np.arange(300), 8)
+    money = 1e9 + 1e5 * rng.standard_normal(len(user))
+    logs = nc.Logs.from_arrays(user=user, action=user % 7, reward=money, reward_transform="log1p")
+    with pytest.raises(LogsError, match="logarithms of rewards .* without reward_transform"):
+        nc.fit(logs)
+    features, own = rng.standard_normal((len(user), 4)), rng.standard_normal((300, 4))
+    reward = (features * own[user]).sum(axis=1) + rng.standard_normal(len(user))
+    for level, known in ((250.0, True), (2000.0, False)):
+        logs = nc.Logs.from_arrays(user=user, features=features, reward=reward + level, intercept=True)
+        if known:
+            assert nc.fit(logs).noise_variance == pytest.approx(1.0, abs=0.1)
+        else:
+            with pytest.raises(LogsError, match="subtract 2000 from"):
+                nc.fit(logs)

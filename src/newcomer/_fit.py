@@ -73,7 +73,7 @@ PASSES = "0.1.0"  # what checkpoints hold: newcomer's version when that last cha
 ESTIMATORS = ("em", "sold", "sold-pinv")
 SURE = 0.1  # standard error of the persistence up to which the logs are taken to have told it
 HUGE = 1e100  # a ridge beyond this leaves nothing of any number beside it
-LEVEL = 3000.0  # deviations of rewards; a mean beyond as many hides what users differ in (wrong from 10,000 on)
+LEVELS = 3000.0, 300.0  # deviations: a mean beyond as many hides what users differ in; with features of rows, sooner
 
 
 def fit(
@@ -201,21 +201,29 @@ class FitSettings:
             what = f"{usable:,} of {users:,} users have two rows or more, and a fit needs {needed} such users"
             more = "" if self.rank == "auto" else ", or lower the rank"
             raise LogsError(what, todo=f"log more users, with several rows each{more}")
-        mean, deviation = logs.summary.mean_reward, logs.summary.reward_deviation
-        if 0.0 < LEVEL * deviation < abs(mean):
-            what = (
-                f"rewards lie around {mean:.8g} with a deviation of about {deviation:.2g}, too close together beside "
-            )
-            what += "their size to learn preferences from"
-            level = f"{abs(float(f'{mean:.3g}')):.10g}"
-            todo = f"subtract {level} from every reward" if mean > 0 else f"add {level} to every reward"
-            raise LogsError(what, todo=todo)
+        _refuse_far_level(logs)
         return replace(
             self,
             rank="auto" if self.rank == "auto" else int(self.rank),
             ridge=None if self.ridge is None else float(self.ridge),
             persistence=None if self.persistence is None else float(self.persistence),
         )
+
+
+def _refuse_far_level(logs: Logs) -> None:
+    """Refuse rewards whose mean is so large beside what they differ by that rounding hides it; equal ones are legal."""
+    mean, least = logs.summary.mean_reward, logs.summary.least_reward
+    level = LEVELS[0] if logs.by_action else LEVELS[1]
+    # A deviation far below the mean's own rounding may come out as zero, or as any number of that size.
+    if level * logs.summary.reward_deviation >= abs(mean) or least is None or abs(mean - least) <= 1e-12 * abs(mean):
+        return
+    what = f"lie around {mean:.8g}, the least is {least:.12g}: too close together beside their size to learn from"
+    if logs.reward_transform is not None:
+        todo = "fit without reward_transform, which brings them together"
+        raise LogsError(f"logarithms of rewards {what}", todo=todo)
+    shift = f"{abs(float(f'{mean:.3g}')):.10g}"
+    todo = f"subtract {shift} from every reward" if mean > 0 else f"add {shift} to every reward"
+    raise LogsError(f"rewards {what}", todo=todo)
 
 
 def check_fit(logs: Logs, rank: Any, estimator: Any) -> None:

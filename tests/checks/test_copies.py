@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer.checks.copies import CopyCounts, Histories, count_copies, gather_histories
+from newcomer.checks.arms import ARMS
+from newcomer.checks.copies import CopyCounts, HistoryHashes, count_copies
 from newcomer.logs.reduce import reduce
 
 USERS, ITEMS, ROWS = 200, 20, 10
@@ -70,6 +71,14 @@ def test_counts_are_those_of_a_loop_and_do_not_depend_on_batches():
     assert found.alike == pytest.approx(np.mean([a[2] == b[2] for a, b in pairs]))
     other = reduce(logs, CopyCounts.of, CopyCounts.__add__, rows=50)
     assert (other.repeats, other.unchanged, other.different) == (found.repeats, found.unchanged, found.different)
+    assert other.alike == found.alike
+
+
+def test_rewards_are_compared_of_some_actions_where_there_are_many():
+    rng = np.random.default_rng(4)
+    user, action = np.repeat(np.arange(500), 8), np.concatenate([rng.permutation(300)[:8] for _ in range(500)])
+    logs = nc.Logs.from_arrays(user=user, action=action, reward=rng.integers(1, 6, 4000))
+    assert count_copies(logs).alike == pytest.approx(0.2, abs=0.02)
 
 
 def with_twins(count, items=ITEMS, rows=ROWS, seed=0):
@@ -107,7 +116,8 @@ def test_people_who_may_answer_alike_by_chance_are_no_twins():
     alone = nc.Logs.from_arrays(user=user, action=action, reward=np.repeat(rng.integers(1, 6, 500), 6))
     clicks = nc.Logs.from_arrays(user=user, action=action, reward=(rng.random(3000) < 0.2) * 1.0)
     for logs in (short, alone, clicks):
-        assert gather_histories(logs).twins(count_copies(logs).alike) == (0, 0)
+        counts = count_copies(logs)
+        assert counts.histories.twins(counts.alike).users_again == 0
 
 
 def test_kinds_of_users_without_noise_are_doubtful_only():
@@ -119,13 +129,64 @@ def test_kinds_of_users_without_noise_are_doubtful_only():
 
 def test_histories_do_not_depend_on_batches_or_on_the_share_that_is_looked_at():
     logs = with_twins(100)
-    whole = gather_histories(logs)
-    parts = [Histories.of(batch) for batch in logs.batches(rows=64)]
+    whole = count_copies(logs).histories
+    parts = [HistoryHashes.of(batch) for batch in logs.batches(rows=64)]
     joined = parts[0]
     for part in parts[1:]:
         joined = joined + part
     assert len(parts) > 5 and all(np.array_equal(getattr(whole, name), getattr(joined, name)) for name in vars(whole))
-    half = reduce(logs, partial(Histories.of, share=0.5), Histories.__add__)
+    half = reduce(logs, partial(HistoryHashes.of, share=0.5), HistoryHashes.__add__)
     assert 0 < len(half.rows) < len(whole.rows) and set(half.rows) <= set(whole.rows)
-    rest = set(whole.actions) - set(half.actions)
-    assert not rest & set(half.actions)
+    assert sorted(np.unique(half.rows, return_counts=True)[1]) != [1] * len(half.rows)  # twins are in it together
+    assert all((whole.rows == one).sum() == (half.rows == one).sum() for one in half.rows)
+
+
+def test_where_everybody_met_the_same_actions_a_share_has_its_share_of_them():
+    rng = np.random.default_rng(6)
+    user, action = np.repeat(np.arange(2000), 8), np.tile(np.arange(8), 2000)
+    logs = nc.Logs.from_arrays(user=user, action=action, reward=rng.standard_normal(16_000))
+    looked = reduce(logs, partial(HistoryHashes.of, share=0.3), HistoryHashes.__add__)
+    assert 500 < len(looked.rows) < 700 and looked.twins(0.2, 0.3).users_again == 0
+
+
+def test_copies_of_long_histories_are_found_among_short_ones():
+    rng = np.random.default_rng(7)
+    lengths = np.append(np.full(1500, 2), np.full(1500, 15))
+    user = np.repeat(np.arange(3000), lengths)
+    action = np.concatenate([rng.permutation(20)[:n] for n in lengths])
+    reward = rng.integers(1, 6, len(user))
+    twice = nc.Logs.from_arrays(user=np.append(user, user + 3000), action=np.tile(action, 2), reward=np.tile(reward, 2))
+    found = repeats_of(twice)
+    assert found.verdict == "broken" and "1,500 of" in found.what
+
+
+def test_people_who_are_there_twice_and_repeat_themselves_are_broken_still():
+    user, action, reward = noise()
+    again = np.append(np.arange(len(user)), np.arange(0, len(user), 2))
+    rows = again[np.argsort(user[again], kind="stable")]
+    both = [np.tile(one[rows], 2) for one in (action, reward)]
+    logs = nc.Logs.from_arrays(user=np.append(user[rows], user[rows] + USERS), action=both[0], reward=both[1])
+    found = repeats_of(logs)
+    assert found.verdict == "broken" and "another user" in found.what
+
+
+def test_a_course_that_everybody_takes_is_doubtful_and_says_so():
+    """Forty lessons in order, one until somebody drops out."""
+    last = np.random.default_rng(8).integers(1, 40, 300)
+    reward = (np.arange(40) < last[:, None]).astype(float).ravel()
+    logs = nc.Logs.from_arrays(user=np.repeat(np.arange(300), 40), action=np.tile(np.arange(40), 300), reward=reward)
+    found = repeats_of(logs)
+    assert found.verdict == "doubtful" and "same answers to the same questions" in found.what
+
+
+def test_arms_with_twins_are_not_called_too_small():
+    user, action, reward = noise()
+    both = [np.tile(one, 2) for one in (action, reward)]
+    logs = nc.Logs.from_arrays(
+        user=np.concatenate([user, user + USERS, user + 2 * USERS]),
+        action=np.append(both[0], action),
+        reward=np.append(both[1], reward),
+        arm=np.repeat(["random", "random", "treated"], len(user)),
+    )
+    arms = next(one for one in nc.check(logs).findings if one.name == ARMS)
+    assert "twins" in arms.what and "too small" not in arms.what

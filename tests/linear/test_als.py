@@ -50,3 +50,10 @@ def test_sweeps_solve_both_sides_in_turn(table, block, products, monkeypatch):
     met = observed_als_cells(table).toarray() > 0
     np.testing.assert_allclose(items, oracle.als(table.toarray(), met, 0.5, start, 4), atol=1e-9)
     np.testing.assert_allclose(AlsRegression(users, 0.5).solve(table.T.tocsr()), items, atol=1e-12)
+
+
+def test_numbers_beside_which_a_ridge_vanishes_are_solved_too() -> None:
+    """Two equal factors of that size make a singular system on some processors."""
+    table = sparse.csr_array(np.array([[1e12, 2e12], [3e12, 1e12]]))
+    found = AlsRegression(np.array([[1e12, 1e12], [2e12, 2e12]]), ridge=1e-3).solve(table)
+    np.testing.assert_allclose(found.sum(axis=1), [1.0, 1.0], rtol=1e-6)

@@ -85,12 +85,12 @@ def count_arms_to_check(logs: Logs) -> ArmCounts:
     return found
 
 
-def check_arms(logs: Logs, counts: ArmCounts, drafts: Sequence[object]) -> Finding:
+def check_arms(logs: Logs, counts: ArmCounts, drafts: Sequence[object], *, blocked: str = "") -> Finding:
     """Which arms there are, what was judged by whom, and what treated users got beyond the control arm.
 
-    `drafts` are the tests, which know how sure they are.
+    `drafts` are the tests, which know how sure they are; `blocked` says why there are none though users would do.
     """
-    made = partial(_told, logs, counts, drafts)
+    made = partial(_told, logs, counts, drafts, blocked)
     lift = arm_gain_lift(arm_gains(logs))
     if lift is None or lift.over is None:
         return made(None, None)
@@ -105,7 +105,7 @@ def check_arms(logs: Logs, counts: ArmCounts, drafts: Sequence[object]) -> Findi
 
 
 def _told(
-    logs: Logs, counts: ArmCounts, drafts: Sequence[object], lift: float | None, p_value: float | None
+    logs: Logs, counts: ArmCounts, drafts: Sequence[object], blocked: str, lift: float | None, p_value: float | None
 ) -> Finding:
     """The finding, with the lift of the treated arm where there is one."""
     made = partial(Finding, ARMS, effect=lift, unit="" if lift is None else LIFT, p_value=p_value)
@@ -118,6 +118,8 @@ def _told(
     told += f" The {users:,} users of the random arm with two or more rows are used to test logging, drift and shared"
     told += " preferences; all rows for coverage and rewards; propensities are tested arm by arm. In the other arms,"
     told += " what is shown depends on preferences, as intended."
+    if blocked:
+        return made("unknowable", f"{told} {blocked}", "Mend what the finding repeats says first.")
     if not any(isinstance(one, Draft) for one in drafts):
         return made(
             "unknowable", f"{told} The random arm is too small for any test.", f"{SERVE}: a few hundred of them."

@@ -11,7 +11,7 @@ import numpy as np
 
 from newcomer.checks import dependence
 from newcomer.checks.arms import NOBODY, check_arms, check_propensities_by_arm, count_arms_to_check
-from newcomer.checks.copies import count_copies, find_copies, find_twins, gather_histories
+from newcomer.checks.copies import count_copies, find_copies, find_twins
 from newcomer.checks.dependence import attribute_dependence, self_selection_dependence, single_action_dependence
 from newcomer.checks.descriptive import (
     describe_coverage,
@@ -50,17 +50,17 @@ def quick_check(
     found = everybody if looked is logs else take_residual_sample(looked, progress=progress)
     sample = ResidualSample.of(found, logs.item_features)
     why = _why_not(sample) if logs.judges is not None else NOBODY
-    copies = count_copies(logs)
+    copies = count_copies(logs, progress=progress)
     repeats = describe_repeats(sample) if len(sample) else _untold("repeats", why)
-    repeats = find_twins(repeats, gather_histories(logs), copies.alike)
-    advice = LOG_MORE
-    if repeats.verdict == "broken":
+    repeats = find_twins(repeats, copies, logs.summary.users)
+    advice, twins = LOG_MORE, repeats.verdict == "broken"
+    if twins:
         why, advice = "Users have twins, so that no test by chance among users is right.", repeats.advice
     tests = [_untold(name, why, advice) for name in (*TESTS, SHARED)] if why else _tests(sample, level, seed)
     weighed = describe_propensities(found, looked.summary.rows, level) if logs.judges is not None else None
     if looked is not logs or weighed is None:
         counts = count_arms_to_check(logs)
-        drafts.append(check_arms(logs, counts, tests))
+        drafts.append(check_arms(logs, counts, tests, blocked=why if twins else ""))
         weighed = check_propensities_by_arm(logs, counts, weighed)
     drafts += [weighed, find_copies(repeats, copies)]
     ordered = getattr(logs, "ordered", True)

@@ -373,7 +373,10 @@ def population_with_attributes(factor: Floats, effects: Floats, covariance: Floa
     ([[1.0]], [[0.6]])
     """
     values, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    values = np.where(
+        values > 1e-13 * values.max(initial=0.0), values, 0.0
+    )  # levels that sum to one: rounding, no more
+    root = vectors * np.sqrt(values)
     left, lengths, _ = np.linalg.svd(np.column_stack([factor, effects @ root]), full_matrices=False)
     kept = lengths > 1e-9 * max(float(lengths[0]) if len(lengths) else 0.0, 1e-300)
     left, lengths = left[:, kept], lengths[kept]

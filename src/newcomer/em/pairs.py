@@ -35,6 +35,7 @@ FIRM = 10.0  # rows from which what an action has shown is more its own than wha
 FEW = 2.0  # rows from which an action's variance is more its own than the common one
 TINY = 1e-300
 NOISELESS = 1e-8  # share of the spread of rewards below which noise counts as none
+EQUAL = 1e-12  # share of their mean square that the spread of equal rewards may have by rounding
 
 
 class Pairs(Protocol):
@@ -438,10 +439,14 @@ def what_pairs_leave(pairs: Pairs, lengths: Floats, rank: int, *, common: float)
 
 
 def pair_reward_spread(pairs: Pairs) -> float:
-    """The mean square of rewards, where rows name actions about their mean: a constant in all rewards is no spread."""
+    """The mean square of rewards, where rows name actions about their mean: a constant in all rewards is no spread.
+
+    Of rewards that are all the same it is their mean square, beside which rounding counts as none.
+    """
     power = float(pairs.squares.sum()) / max(float(pairs.rows.sum()), 1.0)
     mean = float(pairs.levels.sum()) / max(float(pairs.met.sum()), 1.0)
-    return max(power - mean**2, NOISELESS * power)
+    spread = power - mean**2
+    return spread if spread > EQUAL * power else power
 
 
 def pair_action_variances(pairs: Pairs) -> Floats | None:

@@ -18,7 +18,7 @@ than half the strength.
 
 A direction of M becomes one of reward vectors by B V, B = v^1/2 C^-1/2, where the entries of an action that was met n
 times count by n / (n + `FIRM`). With one-hot features M has no diagonal, since a user's rows of one action are no pair;
-it is completed by what the directions make of it. With other features v is one for all, and with more than 2,000
+it is completed by what the directions make of it. With other features v is one for all, and with more than 1,000
 one-hot actions M is multiplied by passes and never written out (`newcomer.em.pair_moment`).
 """
 

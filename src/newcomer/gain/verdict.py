@@ -360,14 +360,20 @@ def _gain(step: GainStep, *, with_users: bool) -> str:
 
 
 def _when(known: dict[int, Known]) -> str:
-    """`not clear after 1 or 2 interactions, yes after 5 and 10, too few users to tell after 20`."""
+    """In which words each number of interactions is told.
+
+    >>> _when({1: "no", 2: "not clear", 5: "yes", 10: "yes", 20: "not clear"})
+    'no after 1 interaction, not clear after 2, yes after 5 and 10, too few users to tell after 20'
+    """
     late = [t for t, one in known.items() if one == "yes"]
-    early = [t for t, one in known.items() if one != "yes" and t < late[0]]
+    never = [t for t, one in known.items() if one == "no" and t < late[0]]
+    open_ = [t for t, one in known.items() if one not in ("yes", "no") and t < late[0]]
     untold = [t for t, one in known.items() if one != "yes" and t > late[0]]  # by a few long histories
-    nots = f"not clear after {_listed(early, 'or')} interaction{'s' * (early != [1])}, " if early else ""
-    few = f", too few users to tell after {_listed(untold, 'or')}" if untold else ""
-    unit = "" if nots else " interaction" if late == [1] else " interactions"
-    return f"{nots}yes after {_listed(late, 'and')}{unit}{few}"
+    groups = [("no", never, "or"), ("not clear", open_, "or"), ("yes", late, "and")]
+    groups.append(("too few users to tell", untold, "or"))
+    told = [(f"{word} after {_listed(times, joint)}", times) for word, times, joint in groups if times]
+    unit = " interaction" if told[0][1] == [1] else " interactions"
+    return ", ".join([told[0][0] + unit, *[words for words, _ in told[1:]]])
 
 
 def _agreed(checks: Findings | None) -> Finding | None:

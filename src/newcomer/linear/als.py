@@ -52,7 +52,7 @@ class AlsRegression:
             systems = self._grams(rows)
             np.einsum("nii->ni", systems)[:] += self.ridge
             pull = np.asarray(rows @ self.factors)
-            found[start : start + step] = np.linalg.solve(systems, pull[:, :, None])[:, :, 0]
+            found[start : start + step] = _solve_als_systems(systems, pull)
         return found
 
     def _grams(self, rows: Any) -> Floats:
@@ -77,6 +77,16 @@ class AlsRegression:
         """The lower triangle of v v^T (A, k (k + 1) / 2) of each factor, the same for all rows."""
         i, j = np.tril_indices(self.factors.shape[1])
         return np.asarray(self.factors[:, i] * self.factors[:, j])
+
+
+def _solve_als_systems(systems: Floats, pull: Floats) -> Floats:
+    """Solutions (n, k); where numbers are so large that the ridge vanishes beside them, with a ridge that does not."""
+    try:
+        return np.asarray(np.linalg.solve(systems, pull[:, :, None])[:, :, 0])
+    except np.linalg.LinAlgError:
+        sizes = np.einsum("nii->n", systems)[:, None]
+        np.einsum("nii->ni", systems)[:] += 1e-12 * np.where(sizes > 0, sizes, 1.0)
+        return np.asarray(np.linalg.solve(systems, pull[:, :, None])[:, :, 0])
 
 
 def fit_als(table: Any, items: Floats, *, ridge: float, sweeps: int) -> tuple[Floats, Floats]:

@@ -335,7 +335,7 @@ def _refuse_what_is_no_text(head: bytes, name: str) -> None:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (many > UTF16_ZEROS * len(head) and many > UTF16_SIDE * few):
         raise LogsError("the file looks like UTF-16", where=name, todo="save it as UTF-8")
     controls = len(head) - len(head.translate(None, bytes({*range(32)} - {*b"\t\n\v\f\r"})))
-    if 0 in head or (controls > CONTROL * len(head) and not _is_utf8(head)):
+    if head.count(0) > CONTROL * len(head) or (controls > CONTROL * len(head) and not _is_utf8(head)):
         todo = f"pass CSV, JSON lines or Parquet under a name that says which ({', '.join(SUFFIXES)})"
         raise LogsError("this is not a text file", where=name, todo=todo)
 

@@ -291,7 +291,8 @@ def explain_decide(
         total = scores(serving.policy)
         widths = serving.widths
         expected = total if widths is None else scores(widths[0])
-        parts = None if widths is None else [scores(one) - expected for one in widths[1]]
+        with np.errstate(invalid="ignore"):  # those masked are -inf in both, and not told
+            parts = None if widths is None else [scores(one) - expected for one in widths[1]]
     except NewcomerError as error:
         raise Refused(422, "bad_candidates", str(error), "candidates") from error
     sd = None if parts is None else np.sqrt(sum(part**2 for part in parts))  # what is not known is independent

@@ -83,7 +83,7 @@ VERDICTS: dict[str, Verdict] = {
     "eigenvalues-log": Verdict(
         "partly",
         "As above; on a log scale SOLD's literal spectrum is seen to fall steadily from its second value on, without a "
-        "step at 18.",
+        "step at 18. The truth's zeros after the 18th have no place on a log scale.",
         curves.eigenvalues,
     ),
     "simulation-ablation": Verdict(

@@ -37,6 +37,7 @@ except ImportError as missing:
     raise MissingExtra.of("report", purpose="charts") from missing
 
 POINTS = 300  # points of a line that are drawn; more cannot be seen
+DENSE = 25  # points of a line beyond which their marks are small
 IN_ALL = 4_800  # points of all lines of a panel: Altair refuses a table of more than 5,000 rows
 MANY = 4  # panels up to which a picture is drawn at twice its nominal size
 _FONT = "DejaVu Sans, Liberation Sans, Arial, sans-serif"
@@ -44,12 +45,15 @@ _FONT = "DejaVu Sans, Liberation Sans, Arial, sans-serif"
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a chart: the column it shows, its title, whether it is logarithmic, whether it must show zero."""
+    """One axis of a chart: the column it shows, its title, whether it is logarithmic, whether it must show zero, and
+    how many places it has where it counts things: 1, 2, ...
+    """
 
     column: str
     title: str
     log: bool = False
     zero: bool = True
+    places: int = 0
 
 
 def regret_curves(rows: pl.DataFrame, path: str | Path, *, title: str = "", labelled: bool = False) -> Path:
@@ -215,7 +219,8 @@ class _Lines:
         across, up = _channel(alt.X, self.x, shown), _channel(alt.Y, self.y, shown)
         line = alt.Chart(shown).mark_line().encode(across, up, self._stroke(), self._pattern())
         bands = [] if self.error is None else self._bands(shown)
-        dots = self._marks(shown, "circle", 45) if self.marked else []
+        many = len(shown) > DENSE * max(shown[self.series].n_unique(), 1)  # rims would hide the line between them
+        dots = self._marks(shown, "circle", 20 if many else 45, rim=not many) if self.marked else []
         diamonds = [] if points is None else self._marks(points, "diamond", 150)
         ends = self._labels(shown) if self.labelled else []
         return alt.layer(*(layer.encode(across, up) for layer in [*bands, line, *dots, *diamonds, *ends]))
@@ -247,11 +252,13 @@ class _Lines:
             for name, band in self._by_series(edges)
         ]
 
-    def _marks(self, frame: pl.DataFrame, shape: str, size: int) -> list[Any]:
-        """A symbol at every point, in the colour of its line."""
+    def _marks(self, frame: pl.DataFrame, shape: str, size: int, *, rim: bool = True) -> list[Any]:
+        """A symbol at every point, in the colour of its line, with a white rim or without."""
         return [
-            alt.Chart(points).mark_point(shape=shape, size=size, fill=self.hues[name], stroke="white", opacity=1)
-            for name, points in self._by_series(frame)
+            alt.Chart(points).mark_point(
+                shape=shape, size=size, fill=hue, stroke="white" if rim else hue, strokeWidth=2 if rim else 0, opacity=1
+            )
+            for hue, points in ((self.hues[name], points) for name, points in self._by_series(frame))
         ]
 
     def _by_series(self, frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -285,6 +292,11 @@ def _switches(rows: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
 def _channel(channel: type[Any], axis: Axis, frame: pl.DataFrame) -> Any:
     """An axis of Altair; a logarithmic one ends at the data, not at the next power of ten, and has our ticks."""
     field = f"{axis.column}:Q"
+    if axis.places:
+        ticks = alt.Axis(values=list(range(1, axis.places + 1)), format="d", grid=False)
+        return channel(
+            field, title=axis.title, scale=alt.Scale(domain=[0.5, axis.places + 0.5], nice=False), axis=ticks
+        )
     if not axis.log:
         return channel(field, title=axis.title, scale=alt.Scale(zero=axis.zero), axis=alt.Axis(tickCount=6))
     low, high = frame[axis.column].to_numpy().min() / 1.2, frame[axis.column].to_numpy().max() * 1.2

@@ -21,6 +21,7 @@ from newcomer.paper.panels import REGRET, within_sight
 from newcomer.paper.scale import BALANCED, LEARNABLE, Scale
 
 LAST_PANEL = "4"  # regret against N; panels are numbered as in the paper
+SHOWS = {1: "LinUCB, LOCAL-UCB, ProBALL-UCB", 2: "optimistic algorithms", 3: "Thompson samplers", 4: "against N"}
 
 
 def _curves(kept: JobFolder) -> list[tuple[str, list[Line]]]:
@@ -92,7 +93,8 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
         own, against_n = frame.filter(pl.col("panel") == name), name.startswith(LAST_PANEL)
         leaving = None if against_n else own.filter((pl.col("x") == pl.col("left_at")) & (pl.col("x") > 1))
         x = Axis("x", "offline users N", log=True) if against_n else Axis("x", "round")
-        panels.append(Panel(name, own, x, regret_vs_n.LAST if against_n else REGRET, leaving, marked=against_n))
+        title = f"{name}\n{SHOWS[int(name[0])]}"
+        panels.append(Panel(title, own, x, regret_vs_n.LAST if against_n else REGRET, leaving, marked=against_n))
     return draw_panels(panels, path, error="regret_se")
 
 
@@ -101,7 +103,7 @@ def caption(scale: Scale) -> str:
     return (
         "Simulation at the learnable scale, MovieLens with balanced factors; the remaining panels (other tau, literal "
         "factors, the printed scale) are in the figures of their own. tau is ours: at the paper's 5 and 0.1 every "
-        "radius leaves the subspace in round 1. " + movielens.caption(scale)
+        "radius leaves the subspace in round 1. " + movielens.caption(scale, local=True)
     )
 
 

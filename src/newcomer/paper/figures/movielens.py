@@ -52,19 +52,21 @@ def against_samplers(kept: JobFolder, worlds: tuple[str, ...] = FILMS) -> list[L
     return lines(kept, TS, ("ProBALL-UCB", "ProBALL-TS"), worlds)
 
 
-def caption(scale: Scale) -> str:
-    """What the paper does not state."""
+def caption(scale: Scale, *, users: str = "", exits: bool = True, local: bool = False) -> str:
+    """What the paper does not state; `exits` are marked, `local` says that LOCAL-UCB is among the lines."""
+    users = users or f"{scale.film_users:,}"
+    marked = ", a diamond where the subspace is left" if exits else ""
+    own = " LOCAL-UCB: EM's basis of the true rank and its calibrated radius." if local else ""
     return (
-        f"d = {scale.dim}, k = {scale.rank}, {scale.film_users:,} histories of {scale.film_steps} steps with uniform "
+        f"d = {scale.dim}, k = {scale.rank}, {users} histories of {scale.film_steps} steps with uniform "
         f"behaviour, pseudo-inverse SOLD with the true rank, T = {scale.film_rounds}, noise variance 0.5, practical "
-        f"widths, tau' = 0, {scale.trials} newcomers, bands of one standard error, a diamond where the subspace is "
-        "left. Ours: K = 20 movies of distinct genre strings, features scaled to norm at most 1, delta = 0.05, R = "
-        "largest |reward| and L = largest |beta_1||beta_2| in the logs (plug-ins), histories of users drawn with "
-        f"replacement; baselines have {scale.rank} k-means clusters of the true user vectors with their shares as "
-        "weights, mmTS the variance and MixTS the covariance (+ 0.1 of the pooled variance) within a cluster; mmUCB "
-        "has epsilon = Delta_off as the paper says, and the 90% quantile of the clusters' reward error. LOCAL-UCB: "
-        "EM's basis of the true rank and its calibrated radius. tau = 0.5 and 0.1 are the paper's; the smaller ones "
-        "are ours."
+        f"widths, tau' = 0, {scale.trials} newcomers, bands of one standard error{marked}. Ours: K = 20 movies of "
+        "distinct genre strings, features scaled to norm at most 1, delta = 0.05, R = largest |reward| and L = largest "
+        "|beta_1||beta_2| in the logs (plug-ins), histories of users drawn with replacement; baselines have "
+        f"{scale.rank} k-means clusters of the true user vectors with their shares as weights, mmTS the variance and "
+        "MixTS the covariance (+ 0.1 of the pooled variance) within a cluster; mmUCB has epsilon = Delta_off as the "
+        f"paper says, and the 90% quantile of the clusters' reward error.{own} tau = 0.5 and 0.1 are the paper's; the "
+        "smaller ones are ours."
     )
 
 
@@ -75,9 +77,11 @@ def regret_and_rating(
 
     `local` says that LOCAL-UCB, which has a fit of its own, is among the lines.
     """
-    make = partial(played, caption=caption, fits=partial(fits, worlds=FILMS, local=local), lines=lines)
-    rating = make(f"{name}-rating", claim=rated or claim, draw=rating_panels, values=("reward",))
-    return make(f"{name}-regret", claim=claim, draw=regret_panels), rating
+    make = partial(played, fits=partial(fits, worlds=FILMS, local=local), lines=lines)
+    regret, rating = (partial(caption, exits=exits, local=local) for exits in (True, False))
+    rated = rated or claim
+    drawn = make(f"{name}-rating", claim=rated, caption=rating, draw=rating_panels, values=("reward",))
+    return make(f"{name}-regret", claim=claim, caption=regret, draw=regret_panels), drawn
 
 
 FIGURES = (

@@ -286,12 +286,14 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
     placed = placed.filter(pl.col("claim").is_in(list(SHOWN))).with_columns(pl.col("claim").replace(SHOWN))
     names = ", ".join(f"{place} {name}" for name, place in order.items())
     placed = side_by_side(placed, "place", "claim", "difference")
-    x, y = Axis("place", "reading", zero=False), Axis("difference", "regret less the other's")
+    x, y = Axis("place", "reading", places=len(order)), Axis("difference", "regret less the other's")
     panels = [
         Panel(f"Delta_off {bound}, tau = {tau:g}", own, x, y)
         for (bound, tau), own in placed.group_by("bound", "tau", maintain_order=True)
     ]
-    return draw_panels(panels, path, series="claim", error="difference_se", title=f"below 0 the claim holds: {names}")
+    return draw_panels(
+        panels, path, series="claim", error="difference_se", title=f"clearly below 0 the claim holds: {names}"
+    )
 
 
 SHOWN = {

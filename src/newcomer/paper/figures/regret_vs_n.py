@@ -73,7 +73,7 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 def caption(scale: Scale) -> str:
     """What the paper does not state."""
     return (
-        films_caption(scale)
+        films_caption(scale, users="N", exits=False)
         + " One data set for each N, nested; PopulationMean, EmpiricalArms and PriorUCB are fitted on the same N."
     )
 

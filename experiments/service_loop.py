@@ -11,6 +11,9 @@ store (`fit(logs, start=first, add=True)`, which is what `newcomer fit sqlite://
 Each model is judged by the same `JUDGES` other newcomers of the truth, whom PriorUCB serves for ten rounds from the
 whole catalogue: `regret` is summed over rounds and averaged over newcomers. Differences to the first model are paired
 by seed, in percent of the first model's average regret. The seeds, sizes and shares were set before the first run.
+
+A service draws its key and the ids of decisions from the system, and with them arms and random actions. Here they are
+drawn from the seed, and newcomers come one after another, so that a run can be repeated to the digit.
 """
 
 from __future__ import annotations
@@ -19,8 +22,11 @@ import asyncio
 import json
 import sys
 import tempfile
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from random import Random
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
@@ -31,7 +37,7 @@ from experiments.results_table import Command
 from newcomer.arrays import Floats
 from newcomer.interval import Interval
 from newcomer.model import Model
-from newcomer.serve import rewards, shapes
+from newcomer.serve import rewards, shapes, tables
 from newcomer.serve.decide import decide
 from newcomer.serve.service import Config, Service
 from newcomer.serve.stores import store_of
@@ -43,7 +49,6 @@ ACTIONS, RANK, NOISE = 20, 2, 0.5
 USERS, ROWS, GENERATIONS = 400, 10, 3
 HOW = ("store alone", "from the first model")  # how the next models are fitted
 JUDGES, ROUNDS = 1000, 10
-TOGETHER = 100  # newcomers who are served at the same time
 OUT = "service-loop.csv"
 START = "| next models | first model |"  # of the table on the page
 
@@ -75,6 +80,21 @@ def logged_at_random(truth: Model, users: int, rows: int, seed: int) -> nc.Logs:
     return nc.Logs.from_arrays(user=user, action=action, reward=reward)
 
 
+@dataclass(frozen=True)
+class KnownSecrets:
+    """What stands for the module `secrets` in a service that is to be repeated."""
+
+    random: Random
+
+    def token_hex(self, size: int) -> str:
+        """So many bytes."""
+        return self.random.randbytes(size).hex()
+
+    def randbits(self, size: int) -> int:
+        """A whole number below 2^size."""
+        return self.random.getrandbits(size)
+
+
 async def serve(url: str, model: Model, truth: Model, users: int, rows: int, seed: int, config: Config) -> None:
     """Serve newcomers of the truth with a model, which is promoted if the store does not know it yet."""
     service = Service(store_of(url), config, model)
@@ -91,8 +111,8 @@ async def serve(url: str, model: Model, truth: Model, users: int, rows: int, see
             await rewards.take_reward(service, shapes.Reward(decision=told["decision"], reward=paid))
 
     try:
-        for first in range(0, users, TOGETHER):
-            await asyncio.gather(*(meet(one) for one in range(first, min(first + TOGETHER, users))))
+        for number in range(users):
+            await meet(number)
     finally:
         await service.close()
 
@@ -113,7 +133,8 @@ def generations(seed: int, first: int, how: str, folder: Path) -> list[Model]:
     models = [nc.fit(logged_at_random(truth, first, ROWS, seed))]
     for generation in range(1, GENERATIONS):
         number = 1000 * seed + 10 * generation
-        asyncio.run(serve(url, models[-1], truth, USERS, ROWS, number, Config()))
+        with patch.object(tables, "secrets", KnownSecrets(Random(number))):
+            asyncio.run(serve(url, models[-1], truth, USERS, ROWS, number, Config()))
         logs = nc.read_logs(url)
         start = {"start": models[0], "add": True} if how == HOW[1] else {}
         models.append(nc.fit(logs, **start))

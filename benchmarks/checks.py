@@ -41,7 +41,7 @@ def main() -> None:
             rows.append(measured(users, Path(folder)))
     text = """
 Processor seconds, one process: reading the file, and all checks but whether there are enough users, which takes a fit
-([How far does it go](../how-to/scale.md)). The tests look at ten million numbers at most: some ten thousand users of 20
+([large logs](../how-to/scale.md)). The tests look at ten million numbers at most: some ten thousand users of 20
 rows.
 """
     page("checks", "Checking logs", text, {"": pl.DataFrame(rows)})

@@ -1,4 +1,4 @@
-"""Fit from files larger than one would hold: CPU and peak memory, against the bare steps it cannot do without.
+"""Fit from files too large for memory: CPU and peak memory, against the bare steps it cannot do without.
 
 16 Parquet files, 200,000 users x 20 steps, d = 50 through an items table, rows in the order in which they happened, so
 that users span all files. Bare steps, each in a process of its own: the sums over users from arrays in memory (kernel),

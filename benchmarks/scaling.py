@@ -92,7 +92,7 @@ def main() -> None:
         picture(by, rows, exponents[by])
         tables[f"Against {by}"] = pl.DataFrame(rows)
     found = ", ".join(f"{value:.2f} in the {by}" for by, value in exponents.items())
-    pictures = "\n".join(f"![cost against {by}](scaling-{by}.png)" for by in SWEEP)
+    pictures = "\n\n".join(f"![cost against {by}](scaling-{by}.png)" for by in SWEEP)
     page(
         "scaling",
         "Cost against users and dimension",

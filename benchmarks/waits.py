@@ -4,8 +4,8 @@ Processor seconds of fresh processes, after imports and reading. MovieLens-1M (N
 1,000,209 ratings of 3,706 films, one-hot. The small table is simulated: 349 users who rate 20 of 100 items from 1 to 5.
 Half a million users click on 8 of 300 items (`experiments.large_worlds.clicks`), fitted with outcome "gaussian".
 
-References: a bare pass adds up the rewards of all rows, as every pass of a fit reads them; `implicit` is its exact
-alternating least squares, 15 iterations with 18 factors, one thread (benchmarks/peers/films.py; it needs the
+References: a bare pass adds up the rewards of all rows, as every pass of a fit reads them; `implicit` is that
+library's exact ALS, 15 iterations with 18 factors, one thread (benchmarks/peers/films.py; it needs the
 environment of `make bench-peers`, or one named by NEWCOMER_PEERS); five fits are five times the fit above.
 
 With two workers, "measured" is the time of one process over the time that the same work takes at best on two free

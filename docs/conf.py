@@ -6,6 +6,9 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+from docutils import nodes
 
 import newcomer
 
@@ -32,6 +35,7 @@ exclude_patterns = ["_extensions", "pictures"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 smartquotes = False
+highlight_language = "none"  # of blocks that do not say theirs
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
 
@@ -65,3 +69,19 @@ html_theme_options = {
     "footer_end": ["theme-version"],
     "secondary_sidebar_items": ["page-toc"],
 }
+
+SHORT = 24  # characters of code that is not broken into lines
+
+
+def mark_short_code(app: Any, tree: Any, page: str) -> None:
+    """Options are kept in one piece; pictures that a notebook made have something to read for who cannot see them."""
+    for code in tree.findall(nodes.literal):
+        if len(code.astext()) <= SHORT:
+            code["classes"].append("short")
+    for picture in tree.findall(nodes.image):
+        picture.setdefault("alt", "What the code above draws")
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("doctree-resolved", mark_short_code)

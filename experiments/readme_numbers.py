@@ -18,7 +18,7 @@ PANELS = {"young, 60 answers": "Young People Survey, 60 answers logged", "films"
 SHOWN = {
     people.MEAN: "PopulationMean",
     people.ARMS: "EmpiricalArms",
-    ALS: "ALS fold-in",
+    ALS: "ALS, own answers",
     people.OURS: "PriorUCB",
     people.LIMIT: "limit",
 }
@@ -50,8 +50,8 @@ def draw_people(results: Path, path: Path) -> None:
     )
     order = pl.DataFrame({"policy": list(SHOWN)}).join(own, on="policy", how="inner", maintain_order="left_right")
     named = order.with_columns(pl.col("policy").replace_strict(SHOWN))
-    x, y = Axis("t", "question"), Axis("regret", "lost so far, beside the best on offer")
-    title = "Real people who were in no log, 40 questions each"
+    x, y = Axis("t", "question"), Axis("regret", "regret so far, to the best on offer")
+    title = "Real people who were in no log; 60 answers logged, half of repeat answers redrawn"
     draw_lines(named, path, x=x, y=y, error="regret_se", title=title, labelled=True)
 
 

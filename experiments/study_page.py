@@ -14,7 +14,7 @@ from newcomer.paper.catalogue import STUDIES
 from newcomer.paper.scale import FULL
 
 WORDS = {True: "holds", False: "**does not hold**", None: "open"}
-INTRO = """# The distribution of users, measured
+INTRO = """# Studies beyond the paper
 
 What `nc.fit(logs)`, its uncertainty and the policies that use it are worth, against targets set beforehand. Each \
 section comes from one command,
@@ -22,9 +22,9 @@ section comes from one command,
 this page is written from
 those tables by `python -m experiments.write_pages`. Ratios are of mean regrets (or errors) over the same newcomers \
 (or worlds);
-se is their standard error. "open" means that no target was set, or, for prior-users, rates and prior-calibration, \
-that the interval contains it or that worlds are missing; elsewhere the number of the row decides, also with \
-fewer repeats.
+se is their standard error. "open" means that no target was set (the overview leaves these rows out), or, for \
+prior-users, rates and prior-calibration, that the interval contains it or that worlds are missing; elsewhere the \
+measured value decides, even with fewer repeats.
 """
 
 

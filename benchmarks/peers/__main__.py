@@ -151,7 +151,7 @@ def page(rows: list[dict[str, object]], rounds: int, repeats: int) -> str:
         "",
         f"`make bench-peers` wrote this page. One user, {COUNT} fresh unit vectors a round, {rounds} rounds of",
         f"choose + update, one thread, processor time, medians of {repeats} alternating turns in one run. Every",
-        "library gets the round as a float64 NumPy array, and what it does to read it is its time. Ours is the public",
+        "library gets the round as a float64 NumPy array, and converting it counts as its time. Ours is the public",
         "`choose` and `update` with all checks; Thompson sampling is compared with our LinTS, all else with LinUCB.",
         "",
         f"{versions()}; Python {platform.python_version()}, NumPy {np.__version__}.",

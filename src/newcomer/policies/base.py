@@ -75,7 +75,7 @@ FORMER_HOOKS = {"begin": "init", "rank": "score", "law": "choice_probabilities",
 
 
 class Contract(Shown, ABC, Generic[Kind]):
-    """The calls of every policy, checked; see the module for what a policy supplies.
+    """The calls of every policy, checked; docs/how-to/own-policy.md says what a policy supplies.
 
     Policies that are dataclasses are equal if all settings are, models by their id.
     """

@@ -55,7 +55,8 @@ def openapi_document(operations: Sequence[Operation], limits: Limits, *, tokens:
         paths.setdefault(one.path, {})[one.method.lower()] = _described(one, tokens)
     told = (
         f"Limits: bodies of {limits.body:,} bytes, models of {limits.model:,}, {limits.candidates:,} candidates,"
-        f" {limits.batch:,} items in a batch, ids of 256 bytes; requests a second and caller: {limits.rate or 'any'}."
+        f" {limits.batch:,} items in a batch, ids of 256 bytes; requests a second and caller: "
+        f"{limits.rate or 'no limit'}."
     )
     found: dict[str, Any] = {
         "openapi": "3.1.0",

@@ -77,7 +77,7 @@ def http() -> str:
         parts += [f"### {name}", schema.get("description", "").strip()]
         required, rows = schema.get("required", ()), []
         for field, of in schema.get("properties", {}).items():
-            given = f"`{of['default']}`" if of.get("default") != "" else "empty"
+            given = f"`{of['default']}`" if of.get("default", "") != "" else "empty"
             default = "required" if field in required else given if "default" in of else ""
             rows.append(f"| `{field}` | {cell(kind(of))} | {default} |")
         parts.append("\n".join(["| field | type | default |", "|---|---|---|", *rows]))

@@ -18,6 +18,7 @@ import csv
 import hashlib
 import io
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -166,7 +167,7 @@ def _look(text: str) -> _Look:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
             names.append(("newcomer", node.attr))
-    return _Look(hashlib.sha256(ast.dump(tree).encode()).hexdigest(), tuple(imports), tuple(names))
+    return _Look(hashlib.sha256(_dumped(tree).encode()).hexdigest(), tuple(imports), tuple(names))
 
 
 def _file(module: str, packages: Mapping[str, Path]) -> Path | None:
@@ -176,6 +177,13 @@ def _file(module: str, packages: Mapping[str, Path]) -> Path | None:
         return None
     path = packages[first].joinpath(*rest)
     return next((one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()), None)
+
+
+def _dumped(tree: ast.Module) -> str:
+    """A tree as text, the same by every Python."""
+    if sys.version_info >= (3, 13):
+        return ast.dump(tree, show_empty=True).replace(", type_params=[]", "")
+    return ast.dump(tree).replace(", type_params=[]", "")
 
 
 def _bare(text: str) -> ast.Module:

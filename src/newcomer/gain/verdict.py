@@ -360,7 +360,7 @@ def _gain(step: GainStep, *, with_users: bool) -> str:
 
 
 def _when(known: dict[int, Known]) -> str:
-    """In which words each number of interactions is told.
+    """What is known after each number of interactions, in words.
 
     >>> _when({1: "no", 2: "not clear", 5: "yes", 10: "yes", 20: "not clear"})
     'no after 1 interaction, not clear after 2, yes after 5 and 10, too few users to tell after 20'

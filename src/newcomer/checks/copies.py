@@ -9,9 +9,13 @@ counts them as such: a log of noise, written twice, promises as much as real pre
 * **Repeats that never differ.** People who rate again differ in two of five cases. Where rewards have several values,
   and nearly no repeat of an action brings the user a new one, rows are copies, or rewards looked up in a table.
 * **Users with the same history**: the same actions with the same rewards, in the same order. A held-out user whose twin
-  was fitted is predicted from it. Chance makes twins too where everybody answers the same questions, so that as many
-  are allowed for as if only half of the rows were independent. Histories so short that two of them may well agree by
-  chance, and users who give everything the same reward, are not counted.
+  was fitted is predicted from it. Chance makes twins too, and more of them where earlier rewards decide what is shown
+  next: whoever agrees so far goes on alike. So users are compared on the first half of their rows as well. Different
+  people who agree there part ways in the second half about as often as in the first; copies never do. Histories so
+  short that two of them may well agree by chance, and users who give everything the same reward, are not counted.
+
+Twins make logs broken only where chance decided what was shown. Where users who agreed at first went on with the same
+action, a course or a policy may have led different people the same way, and twins are doubtful.
 """
 
 from __future__ import annotations
@@ -34,11 +38,13 @@ FEWEST = 50  # repeats, or different rows, below which nothing is said
 SAME = 0.995  # share of repeats without a new value from which they are copies
 VARIED = 0.8  # chance that two rewards of an action agree, up to which that is no accident
 TWINS = 10  # users with the history of another, below which nothing is said
-ALLOWED = 10.0  # times as many pairs of twins as chance may make
+RARE = 0.1  # chance that half of the rows of two users agree, below which a history is long enough to be compared
+ALLOWED = 3.0  # times as many pairs of twins as chance may make
 SHARES = 0.01, 0.05  # of the users who are another's twin, from which logs are doubtful, and broken
-CROWD = 10.0  # users with one history, on average, above which they are more likely kinds of users than copies
+LED = 0.8  # share of the pairs of users with one first row who go on with one action, above which they were led there
 LOOKED = 200_000  # users whose histories are compared
 COMPARED, BINS = 64, 2048  # actions whose rewards are compared, and bins of their hashes
+FIRM = 1000.0  # pairs of rows beside which those of all actions count as so many
 PEOPLE = (
     "Give each person one id and keep one copy of each history; if these are different people, nothing is to be done."
 )
@@ -50,7 +56,8 @@ class CopyCounts:
     """Of rows that name actions: how many repeat an action of the user, and how many of these bring no new value.
 
     `different` counts rows that differ in user, action or reward; `divisor` divides how often each of them is there.
-    `answers` (COMPARED x BINS) counts the rows of some actions by a hash of their rewards. `histories` are of users.
+    `answers` ((COMPARED + 1) x BINS) counts rows by a hash of their rewards: of some actions each, and of all together.
+    `histories` are of users.
     """
 
     repeats: int
@@ -61,10 +68,10 @@ class CopyCounts:
     histories: HistoryHashes
 
     @classmethod
-    def of(cls, batch: Batch, apart: int = 1, share: float = 1.0) -> CopyCounts:
+    def of(cls, batch: Batch, apart: int = 1, share: float = 1.0, ordered: bool = True) -> CopyCounts:
         """The counts of a batch of whole histories; rewards are compared of actions whose codes are `apart`."""
-        actions, answers = batch.actions, np.zeros(COMPARED * BINS, np.int64)
-        histories = HistoryHashes.of(batch, share)
+        actions, answers = batch.actions, np.zeros((COMPARED + 1) * BINS, np.int64)
+        histories = HistoryHashes.of(batch, share, ordered)
         if actions is None or not len(actions):
             return cls(0, 0, 0, 0, answers, histories)
         values, value = np.unique(batch.rewards, return_inverse=True)
@@ -76,7 +83,7 @@ class CopyCounts:
         bins = (_hashed_rewards(values) % np.uint64(BINS)).astype(np.int64)
         compared = actions % apart == 0
         cell = (actions[compared] // apart) % COMPARED * BINS + bins[value[compared]]
-        answers += np.bincount(cell, minlength=len(answers))
+        answers += np.bincount(np.append(cell, COMPARED * BINS + bins[value]), minlength=len(answers))
         divisor = int(np.gcd.reduce(times))
         return cls(len(actions) - met, len(actions) - len(rows), len(rows), divisor, answers, histories)
 
@@ -86,17 +93,27 @@ class CopyCounts:
 
     @property
     def alike(self) -> float:
-        """How often the rewards of two rows of one action agree; of the actions that are compared."""
-        answers = self.answers.reshape(COMPARED, BINS).astype(np.float64)
+        """How often the rewards of two rows of one action agree; where few rows are compared, of any two rows.
+
+        The few rows of rare actions may all be copies of each other.
+        """
+        answers = self.answers.reshape(COMPARED + 1, BINS).astype(np.float64)
         shown = answers.sum(axis=1)
-        pairs = float((shown * (shown - 1.0)).sum())
-        return float((answers * (answers - 1.0)).sum()) / pairs if pairs else 1.0
+        agree, pairs = (answers * (answers - 1.0)).sum(axis=1), shown * (shown - 1.0)
+        if not pairs[-1]:
+            return 1.0
+        return float((agree[:-1].sum() + FIRM * agree[-1] / pairs[-1]) / (pairs[:-1].sum() + FIRM))
+
+    def twins(self, users: int) -> Twins:
+        """Which of the `users` in the logs are there under several ids."""
+        return self.histories.twins(self.alike, _looked_share(users))
 
 
 def count_copies(logs: Logs, *, progress: Callable[[int, int], None] | None = None) -> CopyCounts:
     """One pass over the rows."""
-    actions = len(logs.action_ids or ())
-    counted = partial(CopyCounts.of, apart=-(-actions // COMPARED) or 1, share=_looked_share(logs.summary.users))
+    apart = -(-len(logs.action_ids or ()) // COMPARED) or 1
+    share, ordered = _looked_share(logs.summary.users), bool(getattr(logs, "ordered", True))
+    counted = partial(CopyCounts.of, apart=apart, share=share, ordered=ordered)
     return reduce(logs, counted, CopyCounts.__add__, rows=CODED if logs.by_action else None, progress=progress)
 
 
@@ -111,70 +128,102 @@ def _hashed_rewards(rewards: Floats) -> Hashes:
 
 @dataclass(frozen=True, eq=False)
 class HistoryHashes:
-    """Hashes of the histories of users who gave several rewards: of their actions, of their actions with rewards, (n,),
-    and their lengths (n,).
+    """Of users who gave several rewards (n,): hashes of all their rows, of the first half of them, of the first one,
+    and of the first one with the action after it; and their numbers of rows.
     """
 
-    actions: Hashes
     rows: Hashes
+    halves: Hashes
+    firsts: Hashes
+    seconds: Hashes
     lengths: Ints
 
     @classmethod
-    def of(cls, batch: Batch, share: float = 1.0) -> HistoryHashes:
-        """The histories of a batch; the share is drawn by what they hold, so that twins are in it together."""
+    def of(cls, batch: Batch, share: float = 1.0, ordered: bool = True) -> HistoryHashes:
+        """The histories of a batch; the share is drawn by what they hold, so that twins are in it together.
+
+        Where no order is known, rows are put into that of their actions.
+        """
         if batch.actions is None or not len(batch.actions):
-            return cls(np.zeros(0, np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64))
-        starts, rewards = batch.offsets[:-1], batch.rewards
-        place = (np.arange(len(rewards)) - np.repeat(starts, batch.lengths)).astype(np.uint64)
-        action = mix_user_hashes(mix_user_hashes(place) ^ batch.actions.astype(np.uint64))
-        row = mix_user_hashes(action ^ _hashed_rewards(rewards))
-        actions, rows = (np.add.reduceat(one, starts) for one in (action, row))
+            empty = np.zeros(0, np.uint64)
+            return cls(empty, empty, empty, empty, np.zeros(0, np.int64))
+        starts, lengths = batch.offsets[:-1], batch.lengths
+        actions, rewards = batch.actions.astype(np.uint64), batch.rewards
+        if not ordered:
+            order = np.lexsort((rewards, actions, np.repeat(np.arange(len(lengths)), lengths)))
+            actions, rewards = actions[order], rewards[order]
+        place = np.arange(len(rewards)) - np.repeat(starts, lengths)
+        row = mix_user_hashes(mix_user_hashes(place.astype(np.uint64)) ^ actions)
+        row = mix_user_hashes(row ^ _hashed_rewards(rewards))
         several = np.minimum.reduceat(rewards, starts) < np.maximum.reduceat(rewards, starts)
+        rows = np.add.reduceat(row, starts)
         kept = several & (user_lots(mix_user_hashes(rows)) < share)
-        return cls(actions[kept], rows[kept], batch.lengths[kept])
+        early = np.add.reduceat(np.where(2 * place < np.repeat(lengths, lengths), row, np.uint64(0)), starts)
+        starts, lengths = starts[kept], lengths[kept]
+        halves = mix_user_hashes(early[kept] ^ mix_user_hashes(lengths.astype(np.uint64)))
+        return cls(rows[kept], halves, row[starts], mix_user_hashes(row[starts]) ^ actions[starts + 1], lengths)
 
     def __add__(self, other: HistoryHashes) -> HistoryHashes:
         return HistoryHashes(**{name: np.append(value, getattr(other, name)) for name, value in vars(self).items()})
 
     def twins(self, alike: float, share: float = 1.0) -> Twins:
-        """The users who have the history of another; none where chance may have made them, if rewards of an action
-        agree as often as `alike`.
+        """The users who have the history of another; none where chance may have made them.
+
+        `alike` is how often two rewards of one action agree. Of pairs of twins the `share` was drawn, of others its
+        square.
         """
-        long = ALLOWED * alike ** (0.5 * self.lengths) < 1.0
-        _, first, together = np.unique(self.actions[long], return_index=True, return_counts=True)
-        # Users with the same actions are both in the share with its square, those who agree in all rewards with it.
-        chance = float((0.5 * together * (together - 1.0)) @ alike ** (0.5 * self.lengths[long][first])) / share
+        long = alike ** (0.5 * self.lengths) < RARE
         same = np.unique(self.rows[long], return_counts=True)[1]
-        same = same[same > 1]
-        if float((0.5 * same * (same - 1.0)).sum()) <= ALLOWED * chance:
-            return Twins(0, 0, len(self.rows), False)
-        course = int(together.max(initial=0)) > 0.5 * len(self.rows)
-        return Twins(int((same - 1).sum()), len(same), len(self.rows), course)
+        again = int((same - 1).sum())
+        if not again:
+            return Twins(0, len(self.rows), led=False)
+        twins = _pairs(self.rows[long])
+        full, every = twins / share, _pairs(self.lengths[long]) / share**2
+        half = full + (_pairs(self.halves[long]) - twins) / share**2
+        # People who agreed so far agree more often than others: their second half counts as half as many rows.
+        chance = half * np.sqrt(half / max(every, half))
+        multiplied = len(same) >= FEWEST and int(np.gcd.reduce(same)) > 1
+        if full <= ALLOWED * chance and not multiplied:
+            return Twins(0, len(self.rows), led=False)
+        first, second = _pairs(self.firsts[long]) - twins, _pairs(self.seconds[long]) - twins
+        return Twins(again, len(self.rows), led=not multiplied and second > LED * first)
+
+
+def _pairs(hashes: Hashes | Ints) -> float:
+    """How many pairs of users have the same hash."""
+    together = np.unique(hashes, return_counts=True)[1].astype(np.float64)
+    return float((0.5 * together * (together - 1.0)).sum())
 
 
 @dataclass(frozen=True)
 class Twins:
-    """How many of the `users` have the history of one before them, how many histories these are, and whether most users
-    met the same actions in the same order (a `course`).
+    """How many of the `users` looked at have the history of one before them; `led` where users who agreed at first went
+    on with the same action, so that these may be different people.
     """
 
     users_again: int
-    histories: int
     users: int
-    course: bool
+    led: bool
+
+    @property
+    def share(self) -> float:
+        """Of the users, those who are there again; zero where they are too few to say anything."""
+        return self.users_again / self.users if self.users_again >= TWINS else 0.0
 
 
-def find_twins(repeats: Finding, counts: CopyCounts, users: int) -> Finding:
-    """The finding on `repeats`, with another verdict where users are copies of others; `users` are in the logs."""
-    found = counts.histories.twins(counts.alike, _looked_share(users))
-    again, kinds = found.users_again, found.histories
-    if again < max(TWINS, SHARES[0] * found.users):
+def find_twins(repeats: Finding, found: Twins, judging: Twins) -> Finding:
+    """The finding on `repeats`, with another verdict where users are copies of others.
+
+    Only twins among the users who judge make logs broken: where rows have arms, those of the random arm.
+    """
+    worse = max(found, judging, key=lambda one: one.share)
+    if worse.share < SHARES[0]:
         return repeats
-    what = f"{again:,} of {found.users:,} users have the actions and the rewards of another user, row by row: the same"
-    what += " people under several ids, or copies"
-    what += ", or many with the same answers to the same questions." if found.course else "."
+    what = f"{worse.users_again:,} of {worse.users:,} users whose rewards differ have the actions and the rewards of"
+    what += " another user, row by row: the same people under several ids, or copies"
+    what += ", or different people who were shown the same and answered alike." if worse.led else "."
     what += " A held-out user is then known from a twin, and every gain is too large."
-    broken = again >= SHARES[1] * found.users and again + kinds <= CROWD * kinds and not found.course
+    broken = judging.share >= SHARES[1] and not judging.led
     return replace(repeats, verdict="broken" if broken else "doubtful", what=what, advice=PEOPLE)
 
 

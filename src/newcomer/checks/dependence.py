@@ -354,10 +354,17 @@ ADVICE = (
 )
 
 
-def attribute_dependence(logs: Logs, *, level: float, seed: int) -> Finding | None:
-    """Whether attributes predict what was shown; None where the logs have no attributes."""
+def attribute_dependence(
+    logs: Logs, *, level: float, seed: int, blocked: str = "", advice: str = "Nothing to do."
+) -> Finding | None:
+    """Whether attributes predict what was shown; None where the logs have no attributes.
+
+    `blocked` says why no test by chance would be right, with what to do about it.
+    """
     if logs.people is None:
         return None
+    if blocked:
+        return Finding(NAME, "unknowable", blocked, advice)
     share = min(1.0, USERS / max(logs.summary.users, 1))
     found = gather_dealt_users(logs, partial(_look, share=share))
     x, shown = np.split(found.values, [logs.people.width], axis=1)

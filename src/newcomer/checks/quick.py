@@ -52,7 +52,9 @@ def quick_check(
     why = _why_not(sample) if logs.judges is not None else NOBODY
     copies = count_copies(logs, progress=progress)
     repeats = describe_repeats(sample) if len(sample) else _untold("repeats", why)
-    repeats = find_twins(repeats, copies, logs.summary.users)
+    among = copies.twins(logs.summary.users)
+    judging = among if looked is logs else count_copies(looked, progress=progress).twins(looked.summary.users)
+    repeats = find_twins(repeats, among, judging)
     advice, twins = LOG_MORE, repeats.verdict == "broken"
     if twins:
         why, advice = "Users have twins, so that no test by chance among users is right.", repeats.advice
@@ -79,7 +81,7 @@ def quick_check(
         next(one for one in told if one.name == SHARED), shown, deviation, level, learned, random=random
     )
     first = single_action_dependence(sample, deviation, learned, random=random)
-    known = attribute_dependence(looked, level=level, seed=seed)
+    known = attribute_dependence(looked, level=level, seed=seed, blocked=why if twins else "", advice=advice)
     told = told if known is None else [*told, known]
     return Findings((*told, first, *hidden), level, logs.summary.users, logs.summary.rows, len(sample))
 

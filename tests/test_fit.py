@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import re
 import subprocess
 import sys
 import warnings
@@ -245,6 +246,30 @@ def test_rewards_far_from_zero_beside_their_spread_are_fitted_or_refused_in_one_
     for level, todo in ((1e4, "subtract 10000 from"), (-1e6, "add 1000000 to"), (1e9, "subtract 1000000000 from")):
         with pytest.raises(LogsError, match=f"rewards lie around .* {todo} every reward"):
             nc.fit(nc.Logs.from_arrays(user=user, action=action, reward=reward + level))
+
+
+def test_what_the_refusal_says_to_subtract_is_enough():
+    rng = np.random.default_rng(3)
+    user, action = np.repeat(np.arange(200), 8), np.concatenate([rng.permutation(10)[:8] for _ in range(200)])
+    for level, size in ((123_499_900.0, 100.0), (1.2345e9, 1.0), (1e12, 1.0), (-4e15, 1.0)):
+        reward = level + size * rng.integers(0, 2, len(user))
+        with pytest.raises(LogsError) as found:
+            nc.fit(nc.Logs.from_arrays(user=user, action=action, reward=reward))
+        word, number = re.search(r"(subtract|add) (\S+) \w+ every reward", str(found.value)).groups()
+        left = reward - float(number) if word == "subtract" else reward + float(number)
+        assert abs(left.mean()) < 20 * left.std()
+        nc.fit(nc.Logs.from_arrays(user=user, action=action, reward=left))
+
+
+def test_actions_at_different_levels_do_not_hide_how_users_differ():
+    rng = np.random.default_rng(0)
+    action = np.argsort(rng.random((200, 10)), axis=1)
+    likes = rng.standard_normal((200, 2)) @ rng.standard_normal((2, 10)) > 0
+    reward = np.take_along_axis((likes ^ (rng.random(likes.shape) < 0.1)) * 1.0, action, axis=1)
+    for gap in (0.0, 1e5):
+        rows = {"user": np.repeat(np.arange(200), 10), "action": action.ravel()}
+        model = nc.fit(nc.Logs.from_arrays(**rows, reward=(reward + gap * (action >= 5)).ravel()), outcome="gaussian")
+        assert model.rank >= 2 and model.noise_variance < 0.2
 
 
 @pytest.mark.parametrize("value", [1 / 3, 0.1, 123.456, -5.0, 1e6 + 0.1])

@@ -211,17 +211,17 @@ class FitSettings:
 
 
 def _refuse_far_level(logs: Logs) -> None:
-    """Refuse rewards whose mean is so large beside what they differ by that rounding hides it; equal ones are legal."""
-    mean, least = logs.summary.mean_reward, logs.summary.least_reward
-    level = LEVELS[0] if logs.by_action else LEVELS[1]
-    # A deviation far below the mean's own rounding may come out as zero, or as any number of that size.
-    if level * logs.summary.reward_deviation >= abs(mean) or least is None or abs(mean - least) <= 1e-12 * abs(mean):
+    """Refuse rewards whose mean is so large beside what they differ by that it is lost; equal ones are legal."""
+    mean, deviation = logs.summary.mean_reward, logs.summary.reward_deviation
+    if not 0.0 < LEVELS[0 if logs.by_action else 1] * deviation < abs(mean):
         return
-    what = f"lie around {mean:.8g}, the least is {least:.12g}: too close together beside their size to learn from"
+    what = f"lie around {mean:.12g} and differ by {deviation:.2g} (standard deviation): too little, so far from zero,"
+    what += f" to learn from{'' if logs.by_action else ' with features of rows'}"
     if logs.reward_transform is not None:
         todo = "fit without reward_transform, which brings them together"
         raise LogsError(f"logarithms of rewards {what}", todo=todo)
-    shift = f"{abs(float(f'{mean:.3g}')):.10g}"
+    step = 10.0 ** np.floor(np.log10(10.0 * deviation))
+    shift = f"{abs(step * round(mean / step)):.15g}"
     todo = f"subtract {shift} from every reward" if mean > 0 else f"add {shift} to every reward"
     raise LogsError(f"rewards {what}", todo=todo)
 

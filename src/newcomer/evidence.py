@@ -82,7 +82,7 @@ class Summary(Shown):
     def remedies(self) -> str:
         """What to do about them, first of all with rewards far outside all others that are mistakes."""
         rows = "the row if it is a mistake" if self.far_rewards == 1 else "the rows if they are mistakes"
-        return f"remove {rows}, or {self.remedy}" if self.far_rewards else self.remedy
+        return f"remove {rows}; otherwise {self.remedy}" if self.far_rewards else self.remedy
 
     @property
     def hiding(self) -> str:
@@ -142,6 +142,8 @@ class CoverageFacts:
     `bounded` counts the one-hot actions whose diagonal entry in SOLD's moment the rank would complete to more than the
     mean square of their rewards, which it cannot exceed, and `bounded_actions` names ten of them
     (`newcomer.sold.correction`): data do not separate what is shared from such an action's own variance.
+
+    `dealt` says that everybody met the same actions in the same order, so that rows were dealt to SOLD's halves by lot.
     """
 
     lambda_A: float
@@ -157,6 +159,7 @@ class CoverageFacts:
     correction: str = ""  # how the moment of many one-hot actions was corrected; else as SOLD always does
     bounded: int = 0
     bounded_actions: tuple[str, ...] = ()
+    dealt: bool = False
 
     def reasons(self) -> list[str]:
         """What was left out and why, as parts of a sentence.

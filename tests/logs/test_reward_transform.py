@@ -199,7 +199,7 @@ def test_only_rewards_beyond_the_limit_are_named_as_far() -> None:
         logs = nc.Logs.from_arrays(**given, reward=reward)
         (note,) = [one for one in logs.advice if "deviations" in one]
         assert said in note and note.count("1e+12 (user") == note.count("(user") == min(len(far), 3)
-        first = logs.summary.remedies.partition(", or ")
+        first = logs.summary.remedies.partition("; otherwise ")
         rows = "the row if it is a mistake" if len(far) == 1 else "the rows if they are mistakes"
         assert first[0] == f"remove {rows}" and first[2] == logs.summary.remedy
     ordinary = nc.Logs.from_arrays(**given, reward=stars).summary

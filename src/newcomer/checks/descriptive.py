@@ -252,7 +252,8 @@ def describe_repeats(sample: ResidualSample) -> Finding:
         return Finding("repeats", "unknowable", what, "Nothing to do: each new user's own repeats will show it.")
     same, other, error = describe_repeat_agreement(sample)
     lasting = float(np.clip((same - other) / sample.spread, -1.0, 1.0))
-    what = f"{sample.repeats:,} rows repeat an action of the same user; {lasting:.0%} of the residual variance is"
+    share = f"{max(lasting, 0.0):.0%} of the residual variance"
+    what = f"{sample.repeats:,} rows repeat an action of the same user; {share} is"
     what += " repeatable, shared preferences included"
     labels, table = ("same action", "other actions"), (same / sample.spread, other / sample.spread)
     picture = Picture(

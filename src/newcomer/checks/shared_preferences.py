@@ -37,9 +37,9 @@ from newcomer.em.passes import Passes
 from newcomer.em.shrinkage import start_with_shrinkage
 from newcomer.evidence import Summary
 from newcomer.findings import SHARED, Finding, finding_chance
+from newcomer.gain.settings import GAINS
 from newcomer.logs.logs import Logs
 
-TOLD = 5e-4  # share of the residual variance below which no number is given
 SLIGHT = 0.01  # share of the residual variance below which preferences are hardly worth serving
 UNIT = "of the residual variance"
 LITTLE = "There is little to gain from serving preferences."
@@ -67,7 +67,7 @@ def shared_preferences(view: HalvedRows, level: float, seed: int) -> Finding:
         told = finding_chance(found.p_value)
         what = f"The two halves of a history agree about its user no more than by chance ({told})."
         return made("doubtful", what, "Serve everybody the action that is best on average, or log more.")
-    size = f"explain {share:.1%} {UNIT}" if share >= TOLD else "exist, but are too small to measure"
+    size = f"explain {share:.1%} {UNIT}" if share >= GAINS.agreed else "exist, but are too small to measure"
     what = f"Preferences shared by both halves of histories {size} ({finding_chance(found.p_value)})."
     if share < SLIGHT:
         return made("doubtful", what, LITTLE)
@@ -90,7 +90,7 @@ def shared_preferences_of_all(
         return replace(
             sample, what=f"{sample.what} All {users:,} users together show no more ({finding_chance(p_value)})."
         )
-    size = f"explain {share:.1%} {UNIT}" if share >= TOLD else "exist, but are too small to measure"
+    size = f"explain {share:.1%} {UNIT}" if share >= GAINS.agreed else "exist, but are too small to measure"
     what = (
         f"Over all {users:,} users, shared preferences {size} ({finding_chance(p_value)}); a "
         "sample of the users is too small to show them."
@@ -147,7 +147,7 @@ def _hidden(share: float, shown: PermutationTest | None, *, random: bool) -> Fin
         return Finding("hidden causes", "fine", what, "Nothing to do.", effect=needed, unit="of both variances")
     advice = "Only random actions rule it out: show some to a share of the users, and log these apart."
     made = partial(Finding, "hidden causes", "unknowable", advice=advice, effect=needed, unit="of both variances")
-    if share < TOLD:
+    if share < GAINS.agreed:
         return made(what="Logs cannot reveal an unobserved confounder of what was shown and the rewards.")
     what = f"An unobserved confounder could mimic all shared preferences if it explained {needed:.0%} of the variance"
     what += " of what was shown, and of the residual variance of rewards."
@@ -163,7 +163,7 @@ def _outliers(share: float, deviation: float, learned: str) -> Finding:
     size = math.sqrt(max(share, 0.0)) * deviation
     moved = "a reward" if learned == "rewards" else learned
     what = "New users may be unlike the logged ones"
-    if share < TOLD:
+    if share < GAINS.agreed:
         what += ". The model says little about those who are."
     else:
         what += f". Preferences move {moved} by {size:.2g} (one standard deviation). A user whose preferences move it"
@@ -182,7 +182,7 @@ def _outliers(share: float, deviation: float, learned: str) -> Finding:
 def _later(share: float) -> Finding:
     """Rewards and actions that change after the logs end."""
     what = "Logs cannot tell whether preferences and actions will stay as they were"
-    what += f". If all preferences change, the {share:.1%} that they explain is lost." if share >= TOLD else "."
+    what += f". If all preferences change, the {share:.1%} that they explain is lost." if share >= GAINS.agreed else "."
     return Finding(
         "later change", "unknowable", what, "Refit from time to time, and watch the gain.", effect=share, unit=UNIT
     )

@@ -311,6 +311,8 @@ def model_summary_coverage_line(found: ModelSummary) -> str:
     """What of the feature space the logged actions reach."""
     bounds = found.coverage.bounds() if found.estimator.startswith("sold") else ""
     cut = f"; {bounds}" if bounds else ""
+    if found.coverage.dealt:
+        cut = f"{cut}; everybody met them in the same order, so SOLD's halves were dealt by lot"
     if not found.coverage.uncovered:
         return f"logged actions reach every direction{cut}"
     return f"left out: {'; '.join(found.coverage.reasons())}{cut}"

@@ -439,14 +439,17 @@ def what_pairs_leave(pairs: Pairs, lengths: Floats, rank: int, *, common: float)
 
 
 def pair_reward_spread(pairs: Pairs) -> float:
-    """The mean square of rewards, where rows name actions about their mean: a constant in all rewards is no spread.
+    """The mean square of rewards, where rows name actions about the mean of each: no level of an action is spread.
 
-    Of rewards that are all the same it is their mean square, beside which rounding counts as none.
+    Where rewards of an action are all the same it is that about the mean of all, and where all are, their mean square:
+    what is left is rounding.
     """
-    power = float(pairs.squares.sum()) / max(float(pairs.rows.sum()), 1.0)
-    mean = float(pairs.levels.sum()) / max(float(pairs.met.sum()), 1.0)
-    spread = power - mean**2
-    return spread if spread > EQUAL * power else power
+    rows, met = max(float(pairs.rows.sum()), 1.0), pairs.met.sum(axis=0)
+    power, levels = float(pairs.squares.sum()) / rows, pairs.levels.sum(axis=0)
+    total = max(float(met.sum()), 1.0)
+    within = power - float((levels**2 / np.maximum(met, 1.0)).sum()) / total
+    spread = power - (float(levels.sum()) / total) ** 2
+    return next((one for one in (within, spread) if one > EQUAL * power), power)
 
 
 def pair_action_variances(pairs: Pairs) -> Floats | None:

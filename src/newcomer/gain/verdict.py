@@ -26,6 +26,7 @@ one only if the one before is clear: then a false "yes" has the probability of a
 
 from __future__ import annotations
 
+import re
 from math import ceil
 
 from newcomer.evidence import PREFERENCES, Everybody, Evidence, GainStep, HeldoutGain, Summary
@@ -320,7 +321,7 @@ def _in_sentence(name: str) -> str:
     ('action 7', '7 up')
     """
     shown = verdict_name(name)
-    return f"action {shown}" if shown.lstrip("-").isdigit() else shown
+    return f"action {shown}" if re.fullmatch(r"[+-]?\d+([.,]\d+)?", shown) else shown
 
 
 def _added(
@@ -417,7 +418,7 @@ def _advice(answer: Answer, personal: Known, evidence: Evidence, doubts: tuple[F
     logs = evidence.logs
     if logs is not None and logs.hiding and personal != "yes":
         return (
-            f"{serve}{_sentence(logs.hiding)[:-1]} may hide what users prefer: {logs.remedies}, then run this command "
+            f"{serve}{_sentence(logs.hiding)[:-1]} may hide what users prefer: {logs.remedies}; then run this command "
             "again."
         )
     return f"{serve}{_more(evidence)}"

@@ -312,9 +312,14 @@ def _better_number(text: str) -> str:
 
     >>> _better_number("$4.00"), _better_number("4,5"), _better_number("1,000"), _better_number("good")
     ('remove the currency sign: write 4.00', 'write 4.5', '', '')
+    >>> _better_number("-$1,234.50"), _better_number("US$4")
+    ('remove the currency sign: write -1234.50', 'remove the currency sign: write 4')
     """
-    plain = text.strip().strip(_CURRENCIES).strip()
+    plain = re.sub(rf"^([+-]?)\s*([A-Z]{{2,3}})?[{re.escape(_CURRENCIES)}]\s*", r"\1", text.strip())
+    plain = plain.strip(_CURRENCIES).strip()
     better = plain.replace(",", ".") if re.fullmatch(r"[+-]?\d+,(\d{1,2}|\d{4,})", plain) else plain
+    if plain != text.strip() and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", plain):  # of prices that is no doubt
+        better = plain.replace(",", "")
     if better == text.strip() or not re.fullmatch(r"[+-]?\d+(\.\d+)?", better):
         return ""
     return f"remove the currency sign: write {better}" if plain != text.strip() else f"write {better}"

@@ -38,6 +38,7 @@ SCALE = 50  # different rewards up to which they are a scale with steps
 FAR = 20.0  # robust deviations from the median beyond which a reward may be far outside all others
 GAP = 4.0  # and is, where it is so many times as far away as the next: the tails of prices and counts have no such gap
 TAIL = 5.0  # and beyond which it belongs to the tails: of normal rewards one in two million does
+LOST = 1e-6  # share of the squared mean below which the difference of sums of squares has lost digits of the variance
 NORMAL = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 _SIGN = np.uint64(1 << 63)
 
@@ -245,7 +246,10 @@ class LogTotals:
         The names of the `arms` are part of the fingerprint, too: rows have their numbers alone.
         """
         mean, spread = self.reward / self.rows, self.rewards.spread(limits)
-        values = self.rewards.listed(limits)[0]
+        values, counts = self.rewards.listed(limits)
+        variance = self.squared_reward / self.rows - mean * mean
+        if variance < LOST * mean * mean:
+            variance = _listed_variance(values, counts)
         return Summary(
             users=self.users,
             rows=self.rows,
@@ -256,7 +260,7 @@ class LogTotals:
             fingerprint=f"{(self.fingerprint + intercept + _named(arms)) % 2**64:016x}",
             mean_squared_norm=self.squared_norm / self.rows + intercept,
             mean_reward=mean,
-            reward_deviation=float(np.sqrt(max(0.0, self.squared_reward / self.rows - mean * mean))),
+            reward_deviation=float(np.sqrt(max(0.0, variance))),
             max_reward=self.max_reward,
             median_reward=spread.median,
             robust_deviation=spread.deviation,
@@ -268,6 +272,17 @@ class LogTotals:
             clip=limits,
             clipped=self.clipped,
         )
+
+
+def _listed_variance(values: Floats, counts: Ints) -> float:
+    """The variance of rewards (n,) that occur so often, exact far from zero, too.
+
+    >>> _listed_variance(np.array([1e12, 1e12 + 1.0]), np.array([2, 2]))
+    0.25
+    """
+    away = values - values[np.argmax(counts)]
+    shares = counts / counts.sum()
+    return float(shares @ away**2 - (shares @ away) ** 2)
 
 
 def _named(arms: tuple[str, ...]) -> int:

@@ -112,9 +112,13 @@ def named_for_coverage(places: Ints, logs: Logs) -> tuple[str, ...]:
     return tuple(str(names[i]) for i in places[:NAMED]) if names else ()
 
 
-def no_coverage_error(dim: int) -> LogsError:
+class NoCoverageError(LogsError):
+    """No direction of the features is reached by both halves of the histories."""
+
+
+def no_coverage_error(dim: int) -> NoCoverageError:
     """The refusal of logs that reach no direction in both halves."""
-    return LogsError(
+    return NoCoverageError(
         f"no direction of the {dim} features is reached by both halves of the histories",
         todo="log more rows, or use fewer features",
     )

@@ -8,7 +8,7 @@ actions are too many for a d x d matrix. `find_second_moment` takes the one that
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Protocol
 from warnings import warn
@@ -19,7 +19,7 @@ from newcomer.arrays import Floats
 from newcomer.errors import FitWarning, LogsError
 from newcomer.evidence import CoverageFacts, RankTest
 from newcomer.logs.logs import BATCH_BYTES, Logs
-from newcomer.logs.reduce import CODED, PassOver, reduce
+from newcomer.logs.reduce import CODED, Pass, PassOver
 from newcomer.population import Estimate, Population
 from newcomer.radius import Ingredients
 from newcomer.sold.correction import (
@@ -30,7 +30,14 @@ from newcomer.sold.correction import (
     correction_of,
     coverage_for_correction,
 )
-from newcomer.sold.coverage import SMALLEST_NOISE, classify_uncovered, named_for_coverage, no_coverage_error
+from newcomer.sold.coverage import (
+    SMALLEST_NOISE,
+    NoCoverageError,
+    classify_uncovered,
+    named_for_coverage,
+    no_coverage_error,
+)
+from newcomer.sold.dealt import DealtPass
 from newcomer.sold.moments import Moments, merge_moments, moments_of, moments_share_near_square
 from newcomer.sold.one_hot_moments import one_hot_moments_of
 from newcomer.sold.radius_terms import radius_terms_of, radius_terms_sold_draws
@@ -85,18 +92,43 @@ def find_second_moment(
     keep: Callable[[Moments], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> SecondMoment:
-    """The second moment of the users of logs; of few features with the moments of users `before` added, and kept."""
+    """The second moment of the users of logs; of few features with the moments of users `before` added, and kept.
+
+    Where everybody met the same actions in the same order, as in a questionnaire, odd and even steps have no action in
+    common, and nothing follows from them. Then rows are dealt to halves by lot.
+    """
+    try:
+        return _second_moment(logs, asked, before, keep, progress, dealt=False)
+    except NoCoverageError:
+        if asked.literal:
+            raise
+    found = _second_moment(logs, asked, before, keep, progress, dealt=True)
+    return replace(found, dealt=True)
+
+
+def _second_moment(
+    logs: Logs,
+    asked: SoldSettings,
+    before: Moments | None,
+    keep: Callable[[Moments], None] | None,
+    progress: Callable[[int, int], None] | None,
+    *,
+    dealt: bool,
+) -> DenseSold | SparseSold:
+    """The same by halves as they are, or dealt by lot."""
     if logs.wide:
         if logs.intercept:
             todo = "leave it out: the mean of one-hot features has the level of every action already"
             raise LogsError(f"a constant beside {logs.dim - 1:,} one-hot actions", where="intercept", todo=todo)
-        run = PassOver(logs, CODED, progress)
+        run: Pass = PassOver(logs, CODED, progress)
+        run = DealtPass(run) if dealt else run
         how: dict[str, Any] = {"rank": asked.rank, "literal": asked.literal, "null": asked.null}
         return SparseSold.of(logs, run, asked.ridge, spectrum_only=asked.spectrum_only, **how)
     one_hot = logs.one_hot and not logs.intercept
     add_up = partial(one_hot_moments_of if one_hot else moments_of, ridge=asked.ridge)
     rows = CODED if one_hot else second_moment_batch_rows(logs.dim)
-    moments = reduce(logs, add_up, merge_moments, rows=rows, progress=progress)
+    run = PassOver(logs, rows, progress)
+    moments = (DealtPass(run) if dealt else run)(add_up, merge_moments)
     moments = moments if before is None else merge_moments(before, moments)
     if keep is not None:
         keep(moments)
@@ -148,6 +180,7 @@ class DenseSold:
     spectrum: Floats  # (d,)
     directions: Floats  # (d, d) its eigenvectors
     rank: int  # that was asked for, or found by the test
+    dealt: bool = False  # whether rows were dealt to halves by lot
 
     @classmethod
     def of(cls, logs: Logs, moments: Moments, *, rank: int | Literal["auto"], literal: bool, null: bool) -> DenseSold:
@@ -213,4 +246,5 @@ class DenseSold:
             one_half_features=one_half.features,
             bounded=len(bound),
             bounded_actions=named_for_coverage(bound, logs),
+            dealt=self.dealt,
         )

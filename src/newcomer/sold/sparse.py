@@ -59,6 +59,7 @@ class SparseSold:
     rank: int
     found: Leading
     tests: tuple[RankTest, ...] = ()
+    dealt: bool = False  # whether rows were dealt to halves by lot
 
     @classmethod
     def of(
@@ -128,6 +129,7 @@ class SparseSold:
             correction=self.way.name,
             bounded=len(bound),
             bounded_actions=named_for_coverage(bound, self.logs),
+            dealt=self.dealt,
         )
 
     def radius(self, rank: int) -> Ingredients | None:

@@ -17,7 +17,7 @@ from benchmarks.measure import alternate, page
 
 USERS, STEPS, DIM, RANK = 5000, 50, 200, 18
 LOOP = """The loop is the tests' oracle: two inverses a half and the M_n^2 that the radius needs. It was chosen after a
-more economical loop (one inverse a half, no M_n^2) had taken 13.3 s in an earlier run, about 12 times the fit in the
+more economical loop (one inverse a half, no M_n^2) had taken 13.3 s in an earlier run, about 11 times the fit in the
 table: against that loop the target of 20 is missed."""
 LOOP_USERS = 100  # of the loop, whose time is proportional to the users
 

@@ -1,8 +1,8 @@
 """How the cost of a fit grows: sums over users plus the solution, against the number of users and the dimension.
 
 20 steps a user, features in memory (a block of users is read again under other ids, so that a million users need no 8
-GB). The reference is again the matrix product with 2 N H d^2 operations. Exponents are slopes of a line through the
-last half of the points in logarithmic scales. At small d the small systems of each user weigh more than the products,
+GB). The reference is again the matrix product with 2 N H d^2 operations. Exponents are slopes of a line through all
+points but the first in logarithmic scales. At small d the small systems of each user weigh more than the products,
 at small N the fixed work.
 """
 
@@ -64,7 +64,7 @@ def measure(users: int, dim: int) -> dict[str, float]:
 
 
 def slope(rows: list[dict[str, float]], by: str) -> float:
-    """Measured exponent of the seconds in the last half of the points."""
+    """Measured exponent of the seconds in all points but the first."""
     last = rows[len(rows) // 2 - 1 :]
     x, y = (np.log([row[name] for row in last]) for name in (by, "seconds"))
     return float(np.polyfit(x, y, 1)[0])

@@ -12,11 +12,11 @@ from newcomer.paper.studies.check_rates import DESIGNS, FAULTS, LEVEL, TOGETHER
 
 BEGIN, END = "<!-- check-rates: written by experiments.write_pages -->", "<!-- end of check-rates -->"
 UNITS = {
-    "logger knows taste": "log-odds an sd of taste",
-    "logger learns taste": "log-odds an sd of taste",
+    "logger knows taste": "log-odds an sd of preference",
+    "logger learns taste": "log-odds an sd of preference",
     "all rewards drift": "sd of rewards over a history",
     "a direction drifts": "sd of rewards over a history",
-    "length by taste": "logarithm of the length an sd of taste",
+    "length by taste": "logarithm of the length an sd of preference",
     "contexts of the user": "share of the variance that is the user's",
     "people log what they like": "log-odds an sd of their own rewards",
 }
@@ -53,14 +53,21 @@ def _power(frame: pl.DataFrame) -> str:
     for fault, (test, _) in FAULTS.items():
         own = frame.filter(design=fault, test=test)
         least = [min(own.filter(pl.col(column) == 1.0)["strength"], default=None) for column in ("alarm", "named")]
-        body.append([fault, test, UNITS[fault], *("never" if one is None else f"{one:g}" for one in least)])
+        body.append(
+            [
+                fault.replace("taste", "preferences"),
+                test,
+                UNITS[fault],
+                *("never" if one is None else f"{one:g}" for one in least),
+            ]
+        )
     knows = "logger knows taste"
     half, some = (_row(frame, knows, 0.2, test) for test in (FAULTS[knows][0], "any"))
     likes = "people log what they like"
     seen = _row(frame, likes, 0.25, FAULTS[likes][0])
     text = f"With 2,000 users of 20 rows, {half['sets']} data sets each: the least strength tried at which the test of "
     text += f"a fault sees it in all sets (p at most {LEVEL:g}), and at which it is called doubtful or broken in all."
-    more = f"A logger that knows the taste with log-odds of 0.2 was seen in {_of(half, 'alarm')} by the test of "
+    more = f"A logger that knows the preferences with log-odds of 0.2 was seen in {_of(half, 'alarm')} by the test of "
     more += "preference-dependent logging, which has one choice of each user to go by, and in "
     more += f"{_of(some, 'alarm')} by some test. People who log 20 of 100 actions by their own reward, noise and all, "
     more += f"with log-odds of 0.25 an sd of it were seen in {_of(seen, 'alarm')} and named in {_of(seen, 'named')} "

@@ -8,9 +8,12 @@ PriorUCB, fitted to all of the 70%, chose among their own ratings. The 100 most 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 
+from experiments import markdown
 from experiments.results_table import Command
 from newcomer._fit import fit
 from newcomer.arrays import Floats, Ints
@@ -59,6 +62,21 @@ def run(films: int = FILMS) -> pl.DataFrame:
         told |= {"high": said.high, "again_low": expected[0], "again_high": expected[1], "served": len(gain)}
         rows.append(told | {"happened": float(gain.mean()), "error": float(gain.std(ddof=1) / np.sqrt(len(gain)))})
     return pl.DataFrame(rows)
+
+
+def with_table(page: str, results: Path) -> str:
+    """The page of the evaluation with the table made anew; as it is if there is none."""
+    path = results / "evaluate-promise.csv"
+    if not path.is_file():
+        return page
+    head = ["after", "people asked", "gain said", "interval", "others", "people served", "gain that happened"]
+    body = [
+        [f"{row['interactions']}", f"{row['judged']}", f"{row['said']:+.3f}"]
+        + [f"{row[low]:+.3f} to {row[high]:+.3f}" for low, high in (("low", "high"), ("again_low", "again_high"))]
+        + [f"{row['served']}", f"{row['happened']:+.3f} ± {row['error']:.3f}"]
+        for row in pl.read_csv(path).iter_rows(named=True)
+    ]
+    return markdown.replaced(page, "| after | people asked |", markdown.table(head, body))
 
 
 if __name__ == "__main__":

@@ -236,7 +236,7 @@ VERDICTS: dict[str, Verdict] = {
         "it has neither bounds nor a rank, as the paper says, but it is *better* than SOLD on isotropic items with two "
         "directions; it is worse on balanced factors, and with literal ones SOLD is at chance and PMF hardly better "
         "({pmf_literal} of {chance}). There both PCAs and "
-        "M_N are closer to the truth: their bias points to where features vary, which is where tastes do.",
+        "M_N are closer to the truth: their bias points to where features vary.",
         others.insufficiency,
     ),
     "reward-seeking-logger": Verdict(

@@ -183,21 +183,23 @@ def run(*, quick: bool = False) -> Iterator[dict[str, str | float | None]]:
 
 
 def with_table(page: str, results: Path) -> str:
-    """The page with its table of who is sent away made anew from outlier-test.csv, if there is such a file."""
+    """The page with its table of who is flagged made anew from outlier-test.csv, if there is such a file."""
     if not (results / "outlier-test.csv").is_file():
         return page
     found = pl.read_csv(results / "outlier-test.csv", infer_schema_length=None)
     kept = ("people", "case", "newcomers")
     now, before = (found.filter(rule=rule).drop("rule") for rule in ("now", "before"))
     rows = now.join(before, on=kept, suffix="_before", maintain_order="left").iter_rows(named=True)
-    head = ["people", "case", "newcomers", "sent away before", "now", "regret of those sent away, before", "now"]
-    text = markdown.table(head, [[str(row[name]) for name in kept] + _cells(row) for row in rows])
+    head = ["people", "case", "newcomers", "flagged before", "now", "regret of those flagged, before", "now"]
+    text = markdown.table(
+        head, [[str(row[name]).replace("strangers", "outlier users") for name in kept] + _cells(row) for row in rows]
+    )
     start = page.index(START)
     return page[:start] + text + page[page.index("\n\n", start) :]
 
 
 def _cells(row: dict[str, float | None]) -> list[str]:
-    """Shares sent away in percent, and the change of regret of those sent away, before and now."""
+    """Shares flagged in percent, and the change of regret of those flagged, before and now."""
     shares = [f"{100 * (row['sent' + end] or 0.0):.1f}%" for end in ("_before", "")]
     changes = ((row["theirs" + end], row["theirs_se" + end]) for end in ("_before", ""))
     return shares + ["" if value is None else markdown.number(value, error) for value, error in changes]

@@ -37,7 +37,7 @@ INSTEAD = (
     (
         people.OURS,
         "**newcomer** (`PriorUCB`)",
-        "needs logs in which users' tastes did not decide what was shown",
+        "needs logs in which users' preferences did not decide what was shown",
     ),
     (people.LIMIT, "*limit: the logged people had answered every question*", ""),
 )

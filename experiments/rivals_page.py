@@ -233,9 +233,13 @@ def _from(by: dict[int, dict[str, float]], counts: Sequence[int]) -> str:
 
 
 def taxes(found: pl.DataFrame) -> str:
-    """The share of judged choices foretold, and the paired difference to ours."""
+    """The share of judged choices predicted, and the paired difference to ours."""
     counts = found["known"].unique().sort().to_list()
-    head = ["choices foretold", *(f"{count} known" for count in counts), *(f"over ours, {one} known" for one in counts)]
+    head = [
+        "choices predicted",
+        *(f"{count} known" for count in counts),
+        *(f"over ours, {one} known" for one in counts),
+    ]
     rows = []
     for (name,), own in found.group_by("method", maintain_order=True):
         by = {line["known"]: line for line in own.iter_rows(named=True)}

@@ -15,6 +15,7 @@ from experiments import (
     check_page,
     contents_page,
     evaluate_coverage,
+    evaluate_promise,
     figure_page,
     large_worlds,
     link_choice,
@@ -54,7 +55,9 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         people: outlier_test.with_table(people_page.with_numbers(people.read_text(encoding="utf-8"), results), results),
         rivals: rivals_page.with_tables(rivals.read_text(encoding="utf-8"), results),
         enough: check_page.with_rates(self_selection.with_table(enough.read_text(encoding="utf-8"), results), results),
-        helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
+        helps: evaluate_promise.with_table(
+            evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results), results
+        ),
         known: attributes_page.with_remarks(
             attributes_page.with_sentence(attributes.with_table(known.read_text(encoding="utf-8"), results), results),
             results,

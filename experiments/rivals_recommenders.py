@@ -57,7 +57,7 @@ def run_peer(peer: str, script: str, place: Path, argument: str, output: str) ->
     return pl.read_parquet(place / f"{output}.parquet")
 
 
-def movielens(seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+def movielens(seed: int, newcomers: int = NEWCOMERS) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Ratings of logged people and of newcomers, of the films with most ratings."""
     text = (data_folder() / "ml-1m" / "ratings.dat").read_text(encoding="latin-1").splitlines()
     rows = pl.DataFrame([line.split("::")[:3] for line in text], schema=["user", "item", "rating"], orient="row")
@@ -66,7 +66,7 @@ def movielens(seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     rows = rows.filter(pl.col("item").is_in(often.to_list())).sort("user", "item")
     rng = np.random.default_rng(seed)
     counts = rows.group_by("user").len().sort("user")
-    able = rng.permutation(counts.filter(pl.col("len") >= KNOWN + JUDGED)["user"].to_numpy())[:NEWCOMERS]
+    able = rng.permutation(counts.filter(pl.col("len") >= KNOWN + JUDGED)["user"].to_numpy())[:newcomers]
     others = counts.filter(~pl.col("user").is_in(able.tolist()))["user"].to_numpy()
     logged = rng.permutation(others)[:LOGGED]
     return rows.filter(pl.col("user").is_in(logged.tolist())), rows.filter(pl.col("user").is_in(able.tolist()))

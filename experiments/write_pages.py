@@ -17,6 +17,7 @@ from experiments import (
     evaluate_coverage,
     evaluate_promise,
     figure_page,
+    film_means,
     large_worlds,
     link_choice,
     outlier_test,
@@ -53,7 +54,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         radius: radius_sweep.with_table(radius.read_text(encoding="utf-8"), results),
         scale: remarks_page.with_no_taste(large_worlds.with_table(scale.read_text(encoding="utf-8"), results), results),
         people: outlier_test.with_table(people_page.with_numbers(people.read_text(encoding="utf-8"), results), results),
-        rivals: rivals_page.with_tables(rivals.read_text(encoding="utf-8"), results),
+        rivals: film_means.with_sentence(rivals_page.with_tables(rivals.read_text(encoding="utf-8"), results), results),
         enough: check_page.with_rates(self_selection.with_table(enough.read_text(encoding="utf-8"), results), results),
         helps: evaluate_promise.with_table(
             evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results), results

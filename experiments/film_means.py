@@ -89,7 +89,7 @@ def with_sentence(page: str, results: Path) -> str:
         f"and orders by {-mean['over raw'].max():.4f} to {-mean['over raw'].min():.4f} less well; once the fit adds "
     )
     text += "what the raters of a film prefer, it orders as the raw mean does (difference at most "
-    text += f"{among['over raw'].abs().max():.4f})."
+    text += f"{among['over raw'].abs().max():.5f})."
     first = page.index(BEGIN)
     return page[:first] + text + page[page.index("\n", first) :]
 

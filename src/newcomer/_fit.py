@@ -72,6 +72,7 @@ from newcomer.validate import show_invalid_value, validate_flag, validate_one_of
 PASSES = "0.1.0"  # what checkpoints hold: newcomer's version when that last changed; others are not resumed
 ESTIMATORS = ("em", "sold", "sold-pinv")
 SURE = 0.1  # standard error of the persistence up to which the logs are taken to have told it
+SMALLEST = 1e-75  # rewards whose fourth powers are still numbers
 HUGE = 1e100  # a ridge beyond this leaves nothing of any number beside it
 LEVELS = 3000.0, 300.0  # deviations: a mean beyond as many hides what users differ in; with features of rows, sooner
 
@@ -213,6 +214,9 @@ class FitSettings:
 def _refuse_far_level(logs: Logs) -> None:
     """Refuse rewards whose mean is so large beside what they differ by that it is lost; equal ones are legal."""
     mean, deviation = logs.summary.mean_reward, logs.summary.reward_deviation
+    if 0.0 < logs.summary.max_reward < SMALLEST:
+        what = f"the largest reward is {logs.summary.max_reward:.3g}, too small for its square to be a number"
+        raise LogsError(what, todo="multiply every reward by the same large number")
     if not 0.0 < LEVELS[0 if logs.by_action else 1] * deviation < abs(mean):
         return
     what = f"lie around {mean:.12g} and differ by {deviation:.2g} (standard deviation): too little, so far from zero,"

@@ -159,11 +159,12 @@ class UserModel:
             _check_features(model, logs)
         inside = codes >= 0
         several = len(model.residual_variance) > 1
+        told = model.action_ids is not None and len(model.offsets) == len(model.action_ids)
         return cls(
             weights=weights,
             product=None if catalogue is None else np.where(inside[:, None], catalogue[codes], 0.0),
             variance=np.where(inside, model.residual_variance[codes if several else 0], model.noise_variance),
-            offsets=np.where(inside, model.offsets[codes], 0.0) if len(model.offsets) > 1 else np.zeros(len(codes)),
+            offsets=np.where(inside, model.offsets[codes], 0.0) if told else np.zeros(len(codes)),
             known=inside if catalogue is not None else np.ones(len(codes), dtype=np.bool_),
             share=0.0 if logs.action_ids is None else share,
             transform=model.reward_transform,

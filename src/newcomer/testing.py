@@ -28,6 +28,7 @@ from newcomer.policies.repeatability import Repeatability
 from newcomer.worlds.world import check_world
 
 USERS, ACTIONS, ROUNDS = 4, 6, 12
+CHOICES, ASKED = 200, 20  # choices and answers by which probabilities are judged
 UNHEARD = 10**12  # names of actions begin here, far from those that catalogues use
 
 
@@ -174,20 +175,44 @@ def _promised_masks(trial: Trial) -> None:
     _say(bool(np.all(hidden[np.arange(USERS), trial.choose(state, mask=hidden)])), "a masked action is not chosen")
     scores = policy.scores(state, trial.actions, trial.rngs(), mask=hidden)
     _say(bool(np.all(np.isneginf(scores) == ~hidden)), "scores are -inf exactly where masked")
+    if _certain(trial, state):
+        open_scores = policy.scores(state, trial.actions, trial.rngs())
+        _say(bool(np.allclose(scores[hidden], open_scores[hidden])), "a mask leaves the scores of other actions alone")
     _refused(lambda: trial.choose(state, mask=np.zeros(ACTIONS, dtype=np.bool_)), "a mask that allows nothing")
 
 
 def _promised_ties(trial: Trial) -> None:
     """Of equal actions a policy that is certain takes the first; their order does not matter otherwise."""
     policy, state = trial.policy, trial.learned()
-    chances = policy.probabilities(state, trial.actions, trial.rngs())
-    if not np.isin(chances, (0.0, 1.0)).all():
+    if not _certain(trial, state):
         return
     doubled = np.concatenate([trial.actions, trial.actions], axis=1)
     chosen = trial.choose(state)
     _say(np.array_equal(trial.choose(state, doubled), chosen), "the lowest index wins a tie")
     order = np.random.default_rng(trial.seed).permutation(ACTIONS)
-    _say(np.array_equal(order[trial.choose(state, trial.actions[:, order])], chosen), "the order of actions is moot")
+    scores = np.sort(policy.scores(state, trial.actions, trial.rngs()), axis=1)
+    alone = scores[:, -1] - scores[:, -2] > 1e-9 * (1.0 + np.abs(scores[:, -1]))
+    same = order[trial.choose(state, trial.actions[:, order])] == chosen
+    _say(bool(same[alone].all()), "the order of actions is moot")
+
+
+def _certain(trial: Trial, state: Any) -> bool:
+    """Whether the policy takes one action with certainty, whatever generator it is given."""
+    return bool(np.isin(trial.policy.probabilities(state, trial.actions, trial.rngs()), (0.0, 1.0)).all())
+
+
+def _promised_probabilities(trial: Trial) -> None:
+    """Probabilities are those with which actions are chosen."""
+    policy, state = trial.policy, trial.learned()
+    chances, counts = np.zeros((2, USERS, ACTIONS))
+    for draw in range(CHOICES):
+        chosen = policy.choose(state, trial.actions, np.random.default_rng([trial.seed, 11, draw]))
+        counts[np.arange(USERS), chosen] += 1
+        if draw < ASKED:  # probabilities may themselves be votes of a few draws
+            told = policy.probabilities(state, trial.actions, np.random.default_rng([trial.seed, 12, draw]))
+            chances += told / ASKED
+    allowed = 5.0 * np.sqrt((chances * (1.0 - chances) + 0.01) * 2.0 / CHOICES)
+    _say(bool((np.abs(counts / CHOICES - chances) <= allowed).all()), "probabilities are those of the choices")
 
 
 def _promised_saving(trial: Trial) -> None:
@@ -322,6 +347,7 @@ PROMISES = (
     _promised_late_rewards,
     _promised_masks,
     _promised_ties,
+    _promised_probabilities,
     _promised_saving,
     _promised_ids,
     _promised_repeatability,

@@ -11,11 +11,12 @@ import newcomer as nc
 from newcomer import files
 from newcomer.errors import ModelError, PolicyError
 from newcomer.linear import ridge, state_file
+from newcomer.linear.state import State
 from newcomer.model import Model
 from newcomer.policies import calls
 from newcomer.policies.base import Contract
 from newcomer.policies.linear import LinUCB
-from newcomer.testing import PROMISES, Trial, check_policy, check_world
+from newcomer.testing import ACTIONS, PROMISES, Trial, check_policy, check_world
 from newcomer.worlds.world import Episode
 from tests.contract.examples import EXAMPLES, SITUATIONS, literal, make_model, with_catalogue
 
@@ -295,3 +296,73 @@ def test_in_subspace_of_a_policy_is_called_with_states_of_its_own_alone():
 
 def test_scores_may_lie_in_memory_as_they_like():
     check_policy(Unfinished(5))
+
+
+@dataclass
+class OneMean(State):
+    """A user's estimate (n, d)."""
+
+    mean: np.ndarray
+
+
+@dataclass(frozen=True)
+class Plain(Contract[OneMean]):
+    """A right policy: small steps towards each reward."""
+
+    dim: int = 4
+
+    def init(self, n):
+        return OneMean(np.zeros((n, self.dim)))
+
+    def score(self, state, query):
+        return calls.call_mean_rewards(state.mean[query.users], query)
+
+    def learn(self, state, observed):
+        for x, r, user in zip(observed.features, observed.reward, observed.users, strict=True):
+            state.mean[user] += 0.1 * (r - x @ state.mean[user]) * x
+
+
+class WrongPropensities(Plain):
+    """It says that every action is as likely, and takes the best."""
+
+    sampled = True
+
+    def draws(self, state, query, rngs):
+        while True:
+            yield 10 * super().score(state, query) + [0.01 * one.standard_normal(ACTIONS) for one in rngs]
+
+    def choice_probabilities(self, state, query, rng):
+        allowed = query.allowed().astype(float)
+        return allowed / allowed.sum(axis=1, keepdims=True)
+
+
+class TurnedByMasks(Plain):
+    """With a mask it prefers what it did not before."""
+
+    def score(self, state, query):
+        scores = super().score(state, query)
+        return scores if query.allowed().all() else -scores
+
+
+@pytest.mark.parametrize(
+    ("kind", "promise"),
+    [(WrongPropensities, "of the choices"), (TurnedByMasks, "mask")],
+)
+def test_what_is_wrong_with_a_policy_is_said(kind, promise):
+    check_policy(Plain())
+    with pytest.raises(AssertionError, match=promise):
+        check_policy(kind())
+
+
+def test_policies_to_whom_all_actions_are_equal_keep_the_contract():
+    check_policy(nc.PopulationMean(Model(np.eye(5)[:, :1], np.zeros(5), np.zeros(5), np.zeros((5, 1)), 1.0)))
+    check_policy(nc.MUCB(np.zeros((1, 3)), horizon=20))
+
+
+def test_scores_that_are_no_numbers_are_not_blamed_on_features():
+    class NoNumbers(Plain):
+        def score(self, state, query):
+            return super().score(state, query) * np.nan
+
+    with pytest.raises(PolicyError, match="gave a score that is no finite number"):
+        check_policy(NoNumbers())

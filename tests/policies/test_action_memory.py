@@ -265,3 +265,30 @@ def test_equal_clicks_are_no_sign_that_an_opinion_lasts():
         shares.append(float(state.memory.share.mean()))
     begun = float(policy.start(1).memory.share[0])
     assert shares[0] < begun < shares[1] - 0.1, (shares, begun)
+
+
+def test_an_action_is_the_same_with_features_in_single_precision():
+    rows = np.array([[0.1, 0.2], [0.3, -0.1], [0.7, 0.4]])
+    basis = np.eye(2)[:, :1]
+    given = {"action_ids": ("a", "b", "c"), "action_features": rows, "persistence": 0.8}
+    policy = nc.PriorUCB(Model(basis, np.zeros(2), np.zeros(2), basis, 1.0, **given), width=0.0, level=0.0)
+    state, ids = policy.start(1), ["a", "b", "c"]
+    for _ in range(5):
+        policy.update(state, ids=["a"], reward=[3.0])
+    known, single = policy.scores(state, ids=ids), rows.astype(np.float32)
+    assert np.allclose(policy.scores(state, single, ids=ids), known, atol=1e-6)
+    policy.update(state, single[:1], [3.0], ids=["a"])
+    assert state.memory.used[0] == 1
+
+
+def test_the_offset_of_a_single_action_counts():
+    def expected(count):
+        given = {
+            "action_ids": tuple("xy"[:count]),
+            "action_features": np.ones((count, 1)),
+            "offsets": [2.0, 0.0][:count],
+        }
+        policy = nc.PopulationMean(Model([[1.0]], [0.0], [1.0], [[0.5]], 0.3, **given))
+        return policy.scores(policy.start(1), ids=["x"])[0, 0]
+
+    assert expected(1) == expected(2) == 3.0

@@ -12,6 +12,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.arrays import Floats
+from newcomer.encoding import Column
 from newcomer.errors import PolicyError
 from newcomer.model import Model
 from newcomer.policies.belief import PriorState
@@ -264,3 +265,29 @@ def test_arms_that_met_clicks_shift_what_they_remember() -> None:
     arms.know(later, PEOPLE)
     asked = [*"abcde", "new"]
     np.testing.assert_allclose(arms.scores(later, ids=asked), arms.scores(first, ids=asked), atol=1e-9)
+
+
+def test_what_is_known_of_an_outlier_can_be_taken_back():
+    """A flagged user keeps the prior that they left with, so that an attribute told and untold leaves no trace."""
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((60, 4))
+    rows[1:40, 0], rows[40:] = 0.0, np.eye(4)[0]
+    rows[41:, 0] = rng.uniform(-1.0, 1.0, 19)
+    basis = np.eye(4)[:, :1]
+    given = {"action_ids": tuple(range(60)), "action_features": rows, "attribute_effects": [[0.9]]}
+    given |= {"attributes": (Column("age", "number", 30.0, 10.0),), "attribute_covariance": [[1.0]]}
+    policy = nc.PriorUCB(Model(basis, np.zeros(4), np.zeros(4), basis, 0.25, **given), width=0.0)
+
+    def served(known):
+        state = policy.start(1)
+        policy.update(state, ids=[0], reward=[12.0])
+        assert not policy.in_subspace(state)[0]
+        if known:
+            policy.know(state, {"age": [50.0]})
+        for t in range(1, 40):
+            policy.update(state, ids=[t], reward=[rows[t] @ [0.0, 0.15, -0.1, 0.12] + 0.3 * np.sin(7 * t)])
+        if known:
+            policy.know(state, {"age": [None]})
+        return policy.scores(state, ids=[40, 41, 42])
+
+    assert np.allclose(served(known=True), served(known=False), rtol=1e-9)

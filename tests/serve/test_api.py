@@ -216,6 +216,12 @@ def test_batches_answer_in_order(api):
     told = post(api, "/v1/observe/batch", {"items": seen})["items"]
     assert told[0]["status"] == "recorded" and "error" in told[1]
     post(api, "/v1/decide/batch", {"items": [{"user": 1}] * 1001}, 413)
+    mixed = post(api, "/v1/decide/batch", {"items": [{"user": "w"}, {"user": "w", "top": 101}, {"us": 1}]})["items"]
+    assert "decision" in mixed[0] and mixed[1]["error"]["where"] == "top" and mixed[2]["error"]["code"] == "invalid"
+    late = [{"decision": mixed[0]["decision"], "reward": 1}, {"decision": "x", "reward": 1e101}]
+    done = post(api, "/v1/reward/batch", {"items": late})["items"]
+    assert done[0]["status"] == "recorded" and done[1]["error"]["where"] == "reward"
+    post(api, "/v1/decide/batch", {"items": [], "more": 1}, 422)
 
 
 def test_features_without_a_catalogue(serve):

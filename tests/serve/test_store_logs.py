@@ -17,6 +17,7 @@ from newcomer.cli.main import execute_command
 from newcomer.errors import LogsError, MissingExtra, StoreError
 from newcomer.logs import service_store
 from newcomer.logs.service_store import read_service_store, service_store_address
+from newcomer.serve.export import csv_of_lists
 from newcomer.serve.migrations import STEPS
 from newcomer.serve.service import Config
 from newcomer.serve.store_sqlite import SqliteStore
@@ -68,6 +69,14 @@ def test_a_store_that_is_served_is_read_as_it_is_exported(url):
     logs = nc.read_logs(url)
     assert logs.summary.rows == len(found) and logs.action_ids == tuple(range(1, 13))  # also what nobody was shown
     assert set(logs.arms) <= {"control", "observed", "random", "treated"}
+
+
+def test_lists_of_ids_that_hold_bars_are_written_to_csv():
+    rows = pl.DataFrame({"action": ["Action|Sci-Fi"], "candidates": [["Drama", "Action|Sci-Fi"]]})
+    row = {"user": "u", "step": 1, "reward": 1.0, "propensity": 0.5, "arm": "random"}
+    text = csv_of_lists(rows.with_columns(pl.lit(value).alias(name) for name, value in row.items()))
+    logs = nc.read_logs(pl.read_csv(text))
+    assert next(logs.batches()).candidates.lengths.tolist() == [2] and logs.action_ids == ("Action|Sci-Fi",)
 
 
 def test_the_exported_files_are_read_alike(tmp_path):

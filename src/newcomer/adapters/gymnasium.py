@@ -87,4 +87,4 @@ class WorldEnvironment(gymnasium.Env[Observation, np.int64]):
         """Ids of the candidates of this round, if there are any."""
         assert self._episode is not None
         now, ids = min(self._round, self.horizon - 1), self._episode.ids
-        return {} if ids is None else {"ids": np.array(ids[now])}
+        return {} if ids is None else {"ids": np.asarray(ids[now]).tolist()}

@@ -147,10 +147,11 @@ def _propensities(batch: Batch, actions: int) -> Propensities | None:
     if batch.propensities is None:
         return None
     which = np.zeros(len(batch.rewards), np.int64) if batch.actions is None else batch.actions
-    odds, size = 1.0 / batch.propensities, max(actions, 1)
-    least, largest = np.ones(size), np.zeros(size)
-    np.minimum.at(least, which, batch.propensities)
-    np.maximum.at(largest, which, batch.propensities)
+    logged = np.isfinite(batch.propensities)  # of the incumbent and of observations none is known
+    which, chance, size = which[logged], batch.propensities[logged], max(actions, 1)
+    odds, least, largest = 1.0 / chance, np.ones(size), np.zeros(size)
+    np.minimum.at(least, which, chance)
+    np.maximum.at(largest, which, chance)
     sums = [np.bincount(which, weights=odds**power, minlength=size).astype(np.float64) for power in (1, 2)]
     return Propensities(sums[0], sums[1], least, largest)
 

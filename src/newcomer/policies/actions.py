@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 
 SAME = 1e-9  # relative difference up to which loadings are those of the catalogue
+SINGLE = 1e-6  # the same of features in single precision, relative to the sum of the sizes of all terms
 
 
 class Described(NamedTuple):
@@ -206,8 +207,12 @@ class KnownActions:
         elif len(codes) != shape[0]:
             loadings, means = (np.broadcast_to(part, (len(codes), *part.shape[1:])) for part in (loadings, means))
         known = codes >= 0
-        offsets = np.where(known, self.model.offsets[codes], 0.0) if len(self.model.offsets) > 1 else 0.0
-        same = known & self._same(codes, loadings)
+        offsets = (
+            np.where(known, self.model.offsets[codes], 0.0)
+            if self.named and len(self.model.offsets) == len(self.catalogue)
+            else 0.0
+        )
+        same = known & self._same(codes, loadings, actions)
         found = codes if same.all() else np.where(same, codes, self._unknown_keys(actions, ids))
         effect = np.where(known, 0.0, self.spread if ids is not None else 0.0)
         effect = np.where(same, self.uncertainty[codes], effect)
@@ -235,13 +240,17 @@ class KnownActions:
             codes = np.where(keys[place] == wanted, order[place], -1).reshape(codes.shape)
         return codes
 
-    def _same(self, codes: Ints, loadings: Floats) -> Bools:
+    def _same(self, codes: Ints, loadings: Floats, actions: Floats) -> Bools:
         """Whether loadings are those of the catalogue: features may depend on the moment."""
         if not self.named:
             return np.zeros(codes.shape, dtype=np.bool_)
         there = self.loadings[codes]
         with np.errstate(invalid="ignore"):
-            return np.asarray((np.abs(loadings - there) <= SAME * (np.abs(there) + 1e-12)).all(axis=-1))
+            same = np.asarray((np.abs(loadings - there) <= SAME * (np.abs(there) + 1e-12)).all(axis=-1))
+            if not same.all():  # features that came in single precision
+                size = np.abs(actions) @ np.abs(self.factor)
+                same |= np.asarray((np.abs(loadings - there) <= SINGLE * size).all(axis=-1))
+        return same
 
     def _unknown_keys(self, actions: Floats | None, ids: Ids | None) -> Ints:
         """Keys below zero (m, K) of actions outside the catalogue: of their ids, or of their features."""

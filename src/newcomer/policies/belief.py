@@ -318,7 +318,9 @@ class Belief(Learner[PriorState]):
         rows = self.innovation(seen.loadings, found, own, users, latent=True)[:, 0]
         rewards = target - found.level[:, 0]
         if self.tested:
-            self._test(state, observed, rows, rewards, variance, found.entry[:, 0] < 0)
+            # Of users who have left, the test keeps what it said then: their prior rests on it.
+            first = (found.entry[:, 0] < 0) & state.in_subspace[users]
+            self._test(state, observed, rows, rewards, variance, first)
         predicted = self._predicted(state, observed, seen, bool((found.entry >= 0).any()))
         ridge.condition_ridge_posterior(state.small, users, rows, rewards, variance)
         away = ~state.in_subspace[users]

@@ -32,6 +32,7 @@ Random = Generator | Sequence[Generator] | None
 FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
 NUMBERS = frozenset({float, int})
 NO_MASK: Bools = np.ones((0, 0), dtype=np.bool_)
+MODERATE = 1e9  # size of features that make no score infinite
 
 
 class Query(NamedTuple):
@@ -347,8 +348,12 @@ def _fitting(scores: Floats, query: Query) -> Floats:
 
 
 def _refuse(query: Query, row: int) -> NoReturn:
-    """Say which features made the scores of a row infinite."""
-    action = int(np.argmin(np.isfinite(query.block(row)).all(axis=1)))
+    """Say which features made the scores of a row infinite, or that the policy did."""
+    block = query.block(row)
+    if bool((np.abs(block) <= MODERATE).all()):
+        what = "the policy gave a score that is no finite number"
+        raise PolicyError(what, where=f"row {row}", todo="return finite numbers from score and draws")
+    action = int(np.argmin(np.isfinite(block).all(axis=1)))
     raise PolicyError("features must be finite numbers of moderate size", where=f"actions, row {row}, action {action}")
 
 

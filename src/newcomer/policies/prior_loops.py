@@ -273,7 +273,7 @@ def learn_by_prior_loop(
             personal, unsure = dot(loadings[code], mean[u]), image[0]
         for q in range(rank):
             x[0, q] = loadings[code, q] * (1.0 - met)
-        if tested and j < 0:
+        if tested and j < 0 and in_subspace[u]:
             squared_score_lengths(factor[u], x, image)
             error = (target - level - dot(x[0], mean[u])) / sqrt(noise + image[0])
             for s in range(sizes.shape[1]):

@@ -12,12 +12,13 @@ import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, get_args, get_type_hints
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
 from newcomer.errors import MissingExtra, NewcomerError, StoreError
+from newcomer.serve import shapes
 from newcomer.serve.auth import Tokens
 from newcomer.serve.limits import Rate
 from newcomer.serve.openapi import Operation, openapi_document
@@ -37,6 +38,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 JSON = (b"content-type", b"application/json")
 NUMBER = re.compile(r"[\w.:-]{1,64}")
 encode = msgspec.json.encode
+RAW = msgspec.json.Decoder(shapes.RawItems)
 
 
 class Endpoint:
@@ -46,6 +48,9 @@ class Endpoint:
         self.operation, self.service, self.tokens, self.rate, self.log = operation, service, tokens, rate, log
         shape = operation.takes
         self.decoder = msgspec.json.Decoder(shape) if shape not in (None, bytes) else None
+        self.item = None
+        if isinstance(shape, type) and issubclass(shape, shapes.Several):
+            self.item = msgspec.json.Decoder(get_args(get_type_hints(shape)["items"])[0])
         limits = service.config.limits
         self.most = limits.model if shape is bytes else limits.body
         self.name, self.segments = operation.name, "{" in operation.path
@@ -102,7 +107,7 @@ class Endpoint:
             _key(headers) if "idempotency-key" in headers else None,
         )
         if self.decoder is not None:
-            call.asked = decode_app_request(self.decoder, body)
+            call.asked = decode_app_request(self.decoder, body, self.item)
         answer = await operation.handler(self.service, call)
         return answer if isinstance(answer, Answer) else Answer(answer)
 
@@ -123,15 +128,25 @@ class Endpoint:
         return b"".join(parts)
 
 
-def decode_app_request(decoder: Any, body: bytes) -> Any:
-    """A request's JSON, checked."""
+def decode_app_request(decoder: Any, body: bytes | msgspec.Raw, item: Any = None) -> Any:
+    """A request's JSON, checked; of a batch whose items have a decoder those that fail it are refusals themselves."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
+        if item is not None:
+            return shapes.Mixed([_item(item, one) for one in decode_app_request(RAW, body).items])
         said, _, place = str(error).partition(" - at `")
         raise Refused(422, "invalid", said, place.rstrip("`").removeprefix("$").removeprefix(".")) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(400, "bad_json", f"this is not JSON: {error}") from error
+
+
+def _item(decoder: Any, raw: msgspec.Raw) -> Any:
+    """One item of a batch, or why it is refused."""
+    try:
+        return decode_app_request(decoder, raw)
+    except Refused as refused:
+        return refused
 
 
 def _segments(raw: bytes) -> list[str]:

@@ -59,6 +59,11 @@ async def _catalogues(tx: Tx, service: Service, events: list[Event]) -> dict[str
     return found
 
 
+def _json_or_none(values: pl.Series | None) -> str | None:
+    """A list as JSON; nothing for none."""
+    return None if values is None else json.dumps(values.to_list(), ensure_ascii=False)
+
+
 def write_export(events: list[Event], catalogues: dict[str, tuple[int | str, ...]], form: str) -> bytes:
     """Rows in one of the formats."""
     rows = [service_store_row(one, catalogues) for one in events]
@@ -72,6 +77,12 @@ def write_export(events: list[Event], catalogues: dict[str, tuple[int | str, ...
     if form == "parquet":
         frame.write_parquet(out)
     else:
-        lists = [pl.col(name) for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
-        frame.with_columns(one.cast(pl.List(pl.String)).list.join("|") for one in lists).write_csv(out)
+        return csv_of_lists(frame)
     return out.getvalue()
+
+
+def csv_of_lists(frame: pl.DataFrame) -> bytes:
+    """A table as CSV, its lists as JSON, since ids may hold any sign."""
+    lists = [name for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
+    written = [pl.Series(name, [_json_or_none(one) for one in frame[name]], dtype=pl.String) for name in lists]
+    return frame.with_columns(written).write_csv().encode()

@@ -81,7 +81,10 @@ def _batch(one: Callable[[Service, Any], Awaitable[bytes]], whose: Callable[[Any
         key = "" if call.key is None else call.key if len(call.key) <= 240 else sha256(call.key.encode()).hexdigest()
         groups: dict[str, list[int]] = {}
         for place, item in enumerate(items):
-            groups.setdefault(whose(item), []).append(place)
+            if isinstance(item, Refused):
+                found[place] = item.body()
+            else:
+                groups.setdefault(whose(item), []).append(place)
 
         async def in_order(places: list[int]) -> None:
             for place in places:

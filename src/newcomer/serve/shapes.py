@@ -76,19 +76,35 @@ class Shares(Asking):
     incumbent: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.0
 
 
-class DecideBatch(Asking):
+class Several(Asking):
+    """A batch: `items`, each a request of its own."""
+
+
+class RawItems(Asking):
+    """A batch whose items are decoded one by one."""
+
+    items: list[msgspec.Raw]
+
+
+class Mixed(Struct):
+    """A batch of which some items are refused: each is a request, or why it is none."""
+
+    items: list[Any]
+
+
+class DecideBatch(Several):
     """Several decisions, answered in order."""
 
     items: list[Decide]
 
 
-class RewardBatch(Asking):
+class RewardBatch(Several):
     """Several rewards, answered in order."""
 
     items: list[Reward]
 
 
-class ObserveBatch(Asking):
+class ObserveBatch(Several):
     """Several observations, answered in order."""
 
     items: list[Observe]

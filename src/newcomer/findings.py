@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Verdict = Literal["fine", "doubtful", "broken", "unknowable"]
 WORST_FIRST: tuple[Verdict, ...] = ("broken", "doubtful", "fine", "unknowable")
 SHARED, SPELLING, ARMS = "shared preferences", "spelling", "arms"  # names of findings that a decision asks for
+ATTRIBUTES = "attributes and logging"  # whether what is known of users tells what they were shown
 LIFT = "reward a decision, treated over control"  # the unit of what an experiment's arms say
 LOGGING = ("adaptive logging", "preference-dependent logging", "self-selection", "contexts")
 GAIN = (SHARED, "enough users")  # findings on what is to be gained: little of it makes no log doubtful

@@ -217,7 +217,7 @@ def test_a_difference_within_its_interval_is_not_told_as_better(found):
 def test_each_action_by_itself_is_left_out_where_nothing_comes_again(found):
     once = [replace(step, empirical_arms=step.population_mean) for step in found.headline]
     said = " ".join(replace(found, headline=tuple(once)).sentences())
-    assert "No user meets an action twice here" in said and "over per-action averages" not in said
+    assert "as where actions do not come again" in said and "over per-action averages" not in said
 
 
 def test_progress_is_one_bar_that_never_goes_back():

@@ -227,8 +227,6 @@ HOSTILE: dict[str, Any] = {
     "one action": {"user": np.repeat(np.arange(50), 4), "action": ["a"] * 200, "reward": np.arange(200) % 5},
     "constant rewards": {
         "user": np.repeat(np.arange(50), 4), "action": list("abcd") * 50, "reward": np.ones(200)},
-    "all alike": {
-        "user": np.repeat(np.arange(60), 4), "action": list("abcd") * 60, "reward": np.tile([1.0, 2, 3, 4], 60)},
     "single rows": {"user": np.arange(3000), "action": ["a", "b", "c"] * 1000, "reward": np.arange(3000) % 2},
     "zero features": {"user": [1, 1, 2, 2], "features": np.zeros((4, 2)), "reward": [1, 0, 1, 0]},
     "two users": {"user": [1, 1, 2, 2], "action": list("abba"), "reward": [1, 0, 1, 0]},
@@ -236,6 +234,12 @@ HOSTILE: dict[str, Any] = {
         "user": np.repeat(np.arange(60), 4), "action": list("abcd") * 60,
         "reward": np.append(np.random.default_rng(0).normal(size=239), 1e12)},
 }  # fmt: skip
+
+
+def test_people_who_all_answer_alike_get_the_best_for_everybody(folder: Path) -> None:
+    rows = {"user": np.repeat(np.arange(60), 4), "action": list("abcd") * 60, "reward": np.tile([1.0, 2, 3, 4], 60)}
+    found = nc.report(nc.Logs.from_arrays(**rows), folder / "alike.html", quick=True)
+    assert found.answer == "best for all" and "d at 4" in " ".join(found.sentences)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -47,9 +47,11 @@ random directions) on encoded attributes; attributes are permuted among users fo
 
 from __future__ import annotations
 
+import operator
 from functools import partial
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from newcomer.arrays import Floats, Ints
 from newcomer.checks.permutation_tests import (
@@ -80,10 +82,11 @@ from newcomer.checks.residuals import (
     HalvedRows,
     ResidualSample,
 )
-from newcomer.findings import LOGGING, Finding, Picture, Verdict
+from newcomer.findings import ATTRIBUTES, LOGGING, Finding, Picture, Verdict
 from newcomer.gain.deals import PerUser, gather_dealt_users
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
+from newcomer.logs.reduce import CODED, reduce
 from newcomer.users import mix_user_hashes, reshuffled_users, user_lots
 
 CONTEXTS = 12  # coordinates of what is shown that are looked at
@@ -91,6 +94,13 @@ LEAST_PREFERENCE = 0.1  # of the sd of residuals: preferences smaller than this 
 SHORTEST = 0.1  # share of users who may be too short for the rows by which lengths are told
 
 ADAPTIVE_LOGGING, LOGGED_BY_PREFERENCE, SELF_SELECTION, CONTEXTS_SHOWN = LOGGING
+OF_USERS = (
+    " If these features describe users and not actions, read them as attributes of users instead:"
+    " users='people.csv' (--users people.csv)."
+)
+BALANCED_LEVEL = 0.05  # p-value up to which what is shown is looked at for its sign
+UNMET = 20.0  # rows expected of an action among users of one kind from which none is no accident
+MANY = 2_000  # actions beyond which this is not looked at
 SHIFTED = Limits(0.1, 0.3)
 SHOWN = Limits(0.1, 0.7)
 LENGTH = Limits(0.1, 0.5)
@@ -151,7 +161,13 @@ def _logging(
     return Draft(name, found, 1.0 / unit, SHIFT, SHIFTED, what, advice, picture, in_time=True)
 
 
-def context_dependence(view: HalvedRows, seed: int) -> Draft | None:
+def _balanced(matrix: Floats) -> bool:
+    """Whether what one half showed makes the same less likely in the other, by the covariances (q, q) of the two."""
+    values = np.linalg.eigvalsh(0.5 * (matrix + matrix.T))
+    return bool(values[-1] < 0.5 * -values[0])
+
+
+def context_dependence(view: HalvedRows, seed: int) -> Draft | Finding | None:
     """Dependent contexts: what one half showed against what the other shows, rows shuffled."""
     before, after = view.sizes
     first = view.beyond_attributes(view.sums(view.z[:, :CONTEXTS])[0], before)
@@ -162,10 +178,18 @@ def context_dependence(view: HalvedRows, seed: int) -> Draft | None:
     )
     if found is None:
         return None
+    if found.p_value <= BALANCED_LEVEL and _balanced(found.matrix):
+        what = "What users met in one half of their rows is missing from the other, as where everybody meets the same"
+        return Finding(
+            CONTEXTS_SHOWN, "fine", f"{what} set of actions: no kind of action belongs to a kind of user.", FINE
+        )
     what = "A share of {effect} of the variance of what is shown depends on the user"
     what += ", beyond attributes" if view.sample.attributes.shape[1] else ""
     picture = _crossed(view, found, first / before[:, None], second / after[:, None], "shown in one half")
-    return Draft(CONTEXTS_SHOWN, found, 1.0, "of the variance", SHOWN, what, SHOWN_ADVICE, picture)
+    advice = (
+        SHOWN_ADVICE if len(view.sample.actions) else {kind: text + OF_USERS for kind, text in SHOWN_ADVICE.items()}
+    )
+    return Draft(CONTEXTS_SHOWN, found, 1.0, "of the variance", SHOWN, what, advice, picture)
 
 
 def length_dependence(view: HalvedRows, unit: float, seed: int) -> Draft | Finding:
@@ -345,7 +369,7 @@ def _picture(rewards: Floats, shown: Floats) -> Picture | None:
     return binned_permutation_means(rewards @ along, shown @ along, title="Do users log what they like?", **labels)
 
 
-NAME = "attributes and logging"
+NAME = ATTRIBUTES
 USERS, COORDINATES, DRAWS = 5_000, 12, 199
 FEWEST = 30  # users below whom nothing is tested
 ADVICE = (
@@ -370,6 +394,8 @@ def attribute_dependence(
     x, shown = np.split(found.values, [logs.people.width], axis=1)
     if len(x) < FEWEST or not x.any():
         return Finding(NAME, "unknowable", "Too few users have attributes for this test.", "Nothing to do.")
+    if unmet := _unmet(logs):
+        return unmet
     rng = np.random.default_rng(seed)
     explained = _explained(x, shown)
     null = [_explained(x[rng.permutation(len(x))], shown) for _ in range(DRAWS)]
@@ -381,6 +407,38 @@ def attribute_dependence(
     what = f"Attributes of users explain {effect:.1%} of which actions were logged (p = {p_value:.2g}). {ADVICE}"
     todo = "Keep the attributes that decided what users were shown in the model."
     return Finding(NAME, "fine", what, todo, effect, "share of what is shown", p_value)
+
+
+def _unmet(logs: Logs) -> Finding | None:
+    """Actions that users of one kind never met, though chance would have shown them often; None if there are none."""
+    assert logs.people is not None
+    ids = logs.action_ids or ()
+    if not 2 <= len(ids) <= MANY:
+        return None
+    rows = reduce(logs, partial(_rows_by_kind, actions=len(ids)), operator.add, rows=CODED if logs.by_action else None)
+    shares = rows.sum(axis=1, keepdims=True) / np.maximum(rows.sum(axis=(0, 1), keepdims=True), 1.0)
+    missing = (rows == 0) & (rows.sum(axis=0, keepdims=True) * shares >= UNMET)  # (2, A, p)
+    if not missing.any():
+        return None
+    width = np.cumsum([column.width for column in logs.people.columns])
+    where = np.unique(np.searchsorted(width, np.nonzero(missing.any(axis=(0, 1)))[0], side="right"))
+    names = ", ".join(logs.people.columns[i].name for i in where[:3])
+    actions = np.nonzero(missing.any(axis=(0, 2)))[0]
+    shown = ", ".join(str(ids[i]) for i in actions[:3]) + ", ..." * (len(actions) > 3)
+    what = f"Users of one kind ({names}) never met {len(actions):,} of {len(ids):,} actions that others met ({shown})."
+    what += (
+        " These logs cannot tell what they would give for them, and the best for everybody may be the best for others."
+    )
+    advice = "Show every action to a few users of each kind, or offer each kind only what it was shown."
+    return Finding(NAME, "doubtful", what, advice, len(actions) / len(ids), "of the actions")
+
+
+def _rows_by_kind(batch: Batch, *, actions: int) -> Floats:
+    """Rows (2, A, p) of each action by users whose encoded attribute is at most the average, or above it."""
+    assert batch.attributes is not None and batch.actions is not None
+    user = np.repeat(np.arange(len(batch.users)), batch.lengths)
+    met = csr_array((np.ones(len(user)), (batch.actions, user)), shape=(actions, len(batch.users)))
+    return np.stack([met @ side.astype(np.float64) for side in (batch.attributes <= 0.0, batch.attributes > 0.0)])
 
 
 def _look(batch: Batch, *, share: float) -> PerUser:

@@ -20,6 +20,7 @@ from newcomer.arrays import Floats, Ints
 from newcomer.checks.residuals import CheckSample, Propensities, ResidualSample
 from newcomer.evidence import HEAVY_TAILS
 from newcomer.findings import SPELLING, Finding, Picture, Verdict
+from newcomer.logs.advice import NO_CONSTANT
 from newcomer.logs.logs import Logs
 
 NOTHING = "Nothing to do."
@@ -27,6 +28,7 @@ RARE = 5  # rows of an action below which little is known of it
 CROWDED = 0.5  # share of rewards at one end of the scale from which it is a floor or a ceiling
 FEW_EVENTS = 100  # rewards of the rarer of two values below which there is little to learn from
 TINY = 1e-3  # propensities below this make an estimate that divides by them depend on single rows
+SCALE = 50  # different rewards up to which they are a scale
 SHOWN = 40  # points of a picture
 SPELLINGS = 3  # of an action, and actions, that are named
 OFF = 0.1  # relative deviation of frequencies from propensities that matters
@@ -58,6 +60,13 @@ def describe_coverage(logs: Logs, found: CheckSample) -> Finding:
     doubts = [f"{short:.0%} of the users have a single row"] if short > 0.5 else []
     doubts += [f"{rare:.0%} of the actions have fewer than {RARE} rows"] if rare > 0.5 else []
     doubts += [f"{missing} directions of the items are never shown"] if missing else []
+    far = abs(summary.mean_reward) > summary.reward_deviation and not logs.one_hot
+    level = next((line for line in logs.advice if NO_CONSTANT in line), "") if far else ""
+    if level:
+        what = f"{told}. {level.partition(':')[0]}, so that the model has no place for the mean."
+        return made(
+            "doubtful", what, "Read the logs with intercept=True (--intercept), or take the mean off the rewards."
+        )
     if doubts:
         advice = "The model leaves out what is not covered: log what is missing, or drop rare actions."
         return made("doubtful", f"{told}; {', '.join(doubts)}.", advice)
@@ -155,6 +164,11 @@ def describe_rewards(logs: Logs) -> Finding:
         advice = f"Correct rewards that are mistakes; for those that are not, {summary.remedy}."
         unit = "of the sum of squared rewards is in the tails"
         return replace(made("doubtful", what, advice), effect=summary.tail_share, unit=unit)
+    if code := _code_among_rewards(values, counts):
+        said = (
+            f"{code[1]:.0%} of them are {code[0]:g}, apart from the scale of all others: perhaps a code for no answer."
+        )
+        return made("doubtful", f"{span}; {said}", "Remove these rows if they are no answers.")
     if share > CROWDED:
         what = f"{span}, and {share:.0%} of them are {most:g}, the {end}: the scale hides"
         what += " preferences beyond it."
@@ -162,6 +176,22 @@ def describe_rewards(logs: Logs) -> Finding:
         return made("doubtful", what, advice)
     often = f"; {share:.0%} of them are {most:g}, the {end}" if share >= 0.01 else ""
     return made("fine", f"{span}{often}.", NOTHING)
+
+
+def _code_among_rewards(values: Floats, counts: Ints) -> tuple[float, float] | None:
+    """A value at an end that lies off an otherwise regular scale, and its share; None if there is none.
+
+    >>> _code_among_rewards(np.array([-1.0, 1.0, 2.0, 3.0]), np.array([3, 1, 1, 1]))
+    (-1.0, 0.5)
+    """
+    if not 4 <= len(values) <= SCALE:
+        return None
+    for end, others in ((0, values[1:]), (-1, values[:-1])):
+        steps, share = np.diff(others), float(counts[end] / counts.sum())
+        gap = abs(values[end] - (others[0] if end == 0 else others[-1]))
+        if share >= 0.01 and np.ptp(steps) < 1e-9 * steps[0] and gap > 1.5 * steps[0]:
+            return float(values[end]), share
+    return None
 
 
 def _histogram(values: Floats, counts: Ints) -> Picture:

@@ -120,7 +120,13 @@ def _grouped(x: Floats, y: Floats, strata: Ints, weights: Floats) -> tuple[Float
     x, y, weights = (one[usable][order] for one in (x, y, weights))
     _, groups, counts = np.unique(strata[usable][order], return_inverse=True, return_counts=True)
     total = float((weights * (1 - 1 / counts[groups])).sum())
-    return _centred(x, groups, counts), _centred(y, groups, counts), groups, total
+    return _deviations(x, groups, counts), _deviations(y, groups, counts), groups, total
+
+
+def _deviations(values: Floats, groups: Ints, counts: Ints) -> Floats:
+    """Columns (n, a) less their means in each group; zero where all that is left is rounding."""
+    left = _centred(values, groups, counts)
+    return np.where(np.abs(left).max(axis=0) > ROUNDING * np.abs(values).max(axis=0), left, 0.0)
 
 
 def _permuted(x: Floats, y: Floats, groups: Ints, rng: np.random.Generator) -> list[Floats]:
@@ -240,7 +246,9 @@ class Draft:
         if verdict == "unknowable":
             told = f"{told} {FEW.format(who=tested.who, blind=blind, broken=self.limits.broken)}"
             advice = tested.more
-        if self.in_time and not tested.ordered:
+        if self.in_time and tested.by_reward:
+            told, verdict, advice = f"{told} {BY_REWARD}", "unknowable", NAME_TIME
+        elif self.in_time and not tested.ordered:
             told = f"{told} {FILE_ORDER}"
             verdict, advice = ("unknowable", NAME_TIME) if verdict == "fine" else (verdict, f"{advice} {NAME_TIME}")
         return Finding(
@@ -266,11 +274,15 @@ class Draft:
 
 @dataclass(frozen=True)
 class UsersTested:
-    """Who took part in the tests: `sample` users of `users`; `ordered` says whether an order in time is known."""
+    """Who took part in the tests: `sample` users of `users`; `ordered` says whether an order in time is known.
+
+    `by_reward`: it is not, and the rows of a user stand in the order of their rewards.
+    """
 
     users: int
     sample: int
     ordered: bool = True
+    by_reward: bool = False
     arm: bool = False  # whether they are those of the random arm
 
     @property
@@ -319,7 +331,10 @@ def leading_permutation_directions(matrix: Floats) -> tuple[Floats, Floats]:
 
 FINE = "Nothing to do."
 MORE = "Log more users, or longer histories, and check again."
-FILE_ORDER = "The logs have no column of times, so this is about the order of rows in the file."
+FILE_ORDER = "The logs have no times that order a user's rows, so this is about the order of rows in the file."
+BY_REWARD = (
+    "The logs have no times that order a user's rows, and the file is sorted by reward, which says nothing of time."
+)
 NAME_TIME = "Name the column of times, columns={'step': ...} (--column step=...), and check again."
 
 ADAPTIVE: dict[Verdict, str] = {

@@ -21,7 +21,7 @@ from newcomer.checks.descriptive import (
     describe_spellings,
 )
 from newcomer.checks.permutation_tests import Draft, UsersTested, findings_by_permutation_tests
-from newcomer.checks.residuals import HalvedRows, ResidualSample, take_residual_sample
+from newcomer.checks.residuals import HalvedRows, ResidualSample, sorted_by_reward, take_residual_sample
 from newcomer.checks.shared_preferences import (
     shared_preferences,
     shared_preferences_behind_tails,
@@ -66,7 +66,9 @@ def quick_check(
         weighed = check_propensities_by_arm(logs, counts, weighed)
     drafts += [weighed, find_copies(repeats, copies)]
     ordered = getattr(logs, "ordered", True)
-    tested = UsersTested(looked.summary.users, len(sample), ordered, arm=looked is not logs)
+    tested = UsersTested(
+        looked.summary.users, len(sample), ordered, not ordered and sorted_by_reward(found), arm=looked is not logs
+    )
     told = findings_by_permutation_tests([*drafts, *tests], level, tested)
     if not why:
         shared = next(one for one in told if one.name == SHARED)

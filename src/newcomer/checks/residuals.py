@@ -156,6 +156,18 @@ def _propensities(batch: Batch, actions: int) -> Propensities | None:
     return Propensities(sums[0], sums[1], least, largest)
 
 
+def sorted_by_reward(found: CheckSample) -> bool:
+    """Whether nearly all users have their rows in the order of their rewards."""
+    if not len(found.kept):
+        return False
+    step, starts = np.diff(found.rewards, prepend=0.0), _starts(found.kept)
+    step[starts] = 0.0
+    rising, falling = (np.add.reduceat(side.astype(np.int64), starts) for side in (step > 0, step < 0))
+    able = (found.kept >= SORTED_ROWS) & (rising + falling > 0)
+    one_way = np.minimum(rising, falling)[able] == 0
+    return len(one_way) >= SORTED_USERS and float(one_way.mean()) > SORTED_SHARE
+
+
 def _flat_residual_rows(starts: Ints, counts: Ints) -> Ints:
     """The places start, start + 1, ... of `counts` rows from each of the `starts`, one after another.
 
@@ -181,6 +193,7 @@ RANDOM = 16  # directions that fill up
 ROUNDS = 6  # of the iteration for the weights of draws without replacement
 EXPECTED = 10.0  # repeats expected by chance from which their absence says that actions come once each
 ROUNDING = 1e-9
+SORTED_ROWS, SORTED_USERS, SORTED_SHARE = 4, 20, 0.9  # of users by whom a file is seen to be sorted by reward
 
 
 @dataclass(frozen=True)

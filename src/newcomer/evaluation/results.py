@@ -303,7 +303,9 @@ def _answer(found: Evaluation, look: HeadlineStep) -> str:
     )
 
 
-ONCE = "No user meets an action twice here, so per-action averages (EmpiricalArms) choose as the population mean does."
+ONCE = (
+    "Per-action averages (EmpiricalArms) choose as the population mean does here, as where actions do not come again."
+)
 
 
 def _rivals(found: Evaluation, look: HeadlineStep) -> list[str]:

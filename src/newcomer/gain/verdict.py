@@ -32,6 +32,7 @@ from math import ceil
 from newcomer.evidence import PREFERENCES, Everybody, Evidence, GainStep, HeldoutGain, Summary
 from newcomer.findings import (
     ARMS,
+    ATTRIBUTES,
     GAIN,
     LIFT,
     LOGGING,
@@ -66,7 +67,7 @@ def decide_verdict(evidence: Evidence, *, trouble: str = "", todo: str = "") -> 
         )
         return Decision("no", logs, "unknown", "unknown", None, (), (first, *unknown, last))
     if logs == "broken" and checks is not None:
-        return _broken(checks)
+        return _broken(checks, evidence)
     steps, start = verdict_by_step(heldout, summary)
     everybody, personal = _everybody(heldout, summary), _personal(heldout, steps, start)
     arms = verdict_by_arms(checks)
@@ -187,10 +188,10 @@ def _answer(logs: str, everybody: Known, personal: Known) -> Answer:
         return "with care" if logs == "doubtful" else "yes"
     if everybody == "yes":
         return "best for all"
-    return "no" if personal == "no" else "not yet"
+    return "no" if personal == "no" and everybody in ("no", "unknown") else "not yet"
 
 
-def _broken(checks: Findings) -> Decision:
+def _broken(checks: Findings, evidence: Evidence) -> Decision:
     """No, and no gain is stated."""
     worst = findings_of_verdict(checks, "broken")
     names = ", ".join(one.name for one in worst)
@@ -203,10 +204,22 @@ def _broken(checks: Findings) -> Decision:
         (),
         (
             f"No: these logs are broken ({names}), and {PROMISE}.",
-            "They cannot show which action is best for everybody.",
+            _best_by_means(evidence)
+            if {one.name for one in worst} == {LOGGING[-1]}
+            else "They cannot show which action is best for everybody.",
             "Nor can they show what personalising would add: held-out users come from the same logs.",
             " ".join(dict.fromkeys(_sentence(one.advice) for one in worst)),
         ),
+    )
+
+
+def _best_by_means(evidence: Evidence) -> str:
+    """What logs show in which each user met one kind of action only."""
+    found = evidence.measured.everybody if evidence.measured else None
+    means = f" By the means of actions: {_names(found)}." if found is not None and found.best else ""
+    return (
+        "If chance decided which kind of action a user met, as in an A/B test, the means of the actions still show "
+        f"which is best for everybody.{means}"
     )
 
 
@@ -283,7 +296,9 @@ def _if_random(found: Everybody, evidence: Evidence) -> str:
     few = 1 < found.actions <= GAINS.trial
     if found.why != NO_PROPENSITIES or not found.best or not few or found.scale != "mean" or evidence.logs is None:
         return ""
-    if any(one.name in LOGGING and one.verdict in ("broken", "doubtful") for one in evidence.checks or ()):
+    if any(
+        one.name in (*LOGGING, ATTRIBUTES) and one.verdict in ("broken", "doubtful") for one in evidence.checks or ()
+    ):
         return ""
     if any(one.name == SPELLING for one in evidence.checks or ()):
         return ""  # ids that are likely the same action are counted as several

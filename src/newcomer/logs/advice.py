@@ -19,6 +19,7 @@ from newcomer.logs.summary import FAR as FAR_OUTSIDE
 from newcomer.logs.summary import TAIL, LogTotals
 from newcomer.transforms import Transform, untransform_rewards
 
+NO_CONSTANT = "no combination of the features is constant"
 FAR = 0.25  # standard deviations of the rewards that their mean may be from zero before anything is said
 SAMPLE = 20_000  # rows whose features are looked at
 NAMED = 3  # rows that are named
@@ -28,7 +29,7 @@ def intercept_advice(summary: Summary, sample: Floats) -> list[str]:
     """Advise an intercept if the mean reward needs one, judged by the features (n, d) of some rows."""
     if abs(summary.mean_reward) <= FAR * summary.reward_deviation or _advise_on_constant(sample):
         return []
-    found = f"The mean reward is {summary.mean_reward:.3g} and no combination of the features is constant"
+    found = f"The mean reward is {summary.mean_reward:.3g} and {NO_CONSTANT}"
     return [f"{found}: consider intercept=True (--intercept), or subtract the mean from the rewards."]
 
 

@@ -278,6 +278,8 @@ def _parse_times(column: pl.Series, place: Place, dates: Dates | Literal["either
         parsed = text.str.to_datetime(strict=False, time_unit="us")
     except pl.exceptions.PolarsError:
         parsed = pl.Series(column.name, [None] * len(column), dtype=pl.Datetime("us"))
+    if isinstance(parsed.dtype, pl.Datetime) and parsed.dtype.time_zone is not None:  # text with a zone
+        parsed = parsed.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     lost = parsed.is_null() & column.is_not_null()
     if lost.any():
         neither = lost & text.cast(pl.Int64, strict=False).is_null()

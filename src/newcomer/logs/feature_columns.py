@@ -243,7 +243,10 @@ def _levels(name: str, counts: pl.DataFrame, where: str) -> tuple[Column, list[s
     note = []
     if pooled:
         others = f"{len(counts) - len(kept):,} of {len(counts):,} levels of {name}"
-        note.append(f"{others}, in {pooled:,} of {rows:,} rows, are rare and count as the average level.")
+        note.append(
+            f"{others}, in {pooled:,} of {rows:,} rows, are rare or beyond the {MOST} commonest, and count as the "
+            "average level."
+        )
     return Column(name, "level", levels=tuple(kept["value"]), shares=shares), note
 
 

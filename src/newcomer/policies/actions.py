@@ -207,11 +207,8 @@ class KnownActions:
         elif len(codes) != shape[0]:
             loadings, means = (np.broadcast_to(part, (len(codes), *part.shape[1:])) for part in (loadings, means))
         known = codes >= 0
-        offsets = (
-            np.where(known, self.model.offsets[codes], 0.0)
-            if self.named and len(self.model.offsets) == len(self.catalogue)
-            else 0.0
-        )
+        told = len(self.model.offsets) > 1 or len(self.model.offsets) == len(self.catalogue)
+        offsets = np.where(known, self.model.offsets[codes], 0.0) if told else 0.0
         same = known & self._same(codes, loadings, actions)
         found = codes if same.all() else np.where(same, codes, self._unknown_keys(actions, ids))
         effect = np.where(known, 0.0, self.spread if ids is not None else 0.0)

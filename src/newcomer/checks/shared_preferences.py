@@ -184,5 +184,10 @@ def _later(share: float) -> Finding:
     what = "Logs cannot tell whether preferences and actions will stay as they were"
     what += f". If all preferences change, the {share:.1%} that they explain is lost." if share >= GAINS.agreed else "."
     return Finding(
-        "later change", "unknowable", what, "Refit from time to time, and watch the gain.", effect=share, unit=UNIT
+        "later change",
+        "unknowable",
+        what,
+        "Refit from time to time, and watch the gain. If rewards follow the season, check each season by itself, too.",
+        effect=share,
+        unit=UNIT,
     )

@@ -63,8 +63,7 @@ NOTES = """What is behind the numbers, and what keeps them from falling further:
 * A check needs the whole fit: its decision names the best actions by the fit to everybody, and the gain by the fits
   that chose it, and is the same record that `fit`, `evaluate` and `report` give.
 * Two aims are missed. A check of MovieLens-1M is a fit (13 of 15 s, nearly all of it passes of EM) and one pass of
-  tests. Two workers share out the folds of an evaluation, but together take about 6 s more than one process alone:
-  each starts up, and the fit to everybody comes before the folds.
+  tests. Two workers share out the folds of an evaluation, but all processes together take about 5 s more than one.
 * An evaluation of few users makes ten fits to fewer users besides, for the learning curve; `quick` leaves them out."""
 COLUMNS = ("what", "measured", "reference", "of the reference", "ratio", "aim")
 RESULTS = PAGES / "waits.csv"

@@ -198,20 +198,22 @@ def _promised_ties(trial: Trial) -> None:
 
 def _certain(trial: Trial, state: Any) -> bool:
     """Whether the policy takes one action with certainty, whatever generator it is given."""
-    return bool(np.isin(trial.policy.probabilities(state, trial.actions, trial.rngs()), (0.0, 1.0)).all())
+    given = [np.random.default_rng([trial.seed, 13, draw]) for draw in range(ASKED)]
+    found = [trial.policy.probabilities(state, trial.actions, rng) for rng in given]
+    return bool(np.isin(found[0], (0.0, 1.0)).all()) and all(np.array_equal(found[0], one) for one in found[1:])
 
 
 def _promised_probabilities(trial: Trial) -> None:
     """Probabilities are those with which actions are chosen."""
     policy, state = trial.policy, trial.learned()
-    chances, counts = np.zeros((2, USERS, ACTIONS))
+    counts, answers = np.zeros((USERS, ACTIONS)), []
     for draw in range(CHOICES):
         chosen = policy.choose(state, trial.actions, np.random.default_rng([trial.seed, 11, draw]))
         counts[np.arange(USERS), chosen] += 1
         if draw < ASKED:  # probabilities may themselves be votes of a few draws
-            told = policy.probabilities(state, trial.actions, np.random.default_rng([trial.seed, 12, draw]))
-            chances += told / ASKED
-    allowed = 5.0 * np.sqrt((chances * (1.0 - chances) + 0.01) * 2.0 / CHOICES)
+            answers.append(policy.probabilities(state, trial.actions, np.random.default_rng([trial.seed, 12, draw])))
+    chances, unsure = np.mean(answers, axis=0), np.var(answers, axis=0) / ASKED
+    allowed = 5.0 * np.sqrt((chances * (1.0 - chances) + 0.01) * 2.0 / CHOICES + unsure)
     _say(bool((np.abs(counts / CHOICES - chances) <= allowed).all()), "probabilities are those of the choices")
 
 

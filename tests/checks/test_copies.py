@@ -188,7 +188,7 @@ def test_only_the_random_arm_makes_logs_broken():
             np.append(action, action[again], axis=0), np.append(reward, reward[again], axis=0), arm=arm
         )
         assert repeats_of(logs).verdict == verdict
-        blocked = [one.name for one in nc.check(logs, fit=False) if "twins" in one.what]
+        blocked = [one.name for one in nc.check(logs, fit=False) if "copies of others" in one.what]
         assert bool(blocked) == (verdict == "broken")
 
 
@@ -213,7 +213,7 @@ def test_attributes_are_not_tested_among_twins():
         attributes=pl.DataFrame({"user": np.arange(2 * USERS), "size": np.tile(np.arange(USERS) % 7, 2)}),
     )
     found = next(one for one in nc.check(logs, fit=False) if one.name == "attributes and logging")
-    assert found.verdict == "unknowable" and "twins" in found.what and "one id" in found.advice
+    assert found.verdict == "unknowable" and "copies of others" in found.what and "one id" in found.advice
 
 
 def test_histories_do_not_depend_on_batches_or_on_the_share_that_is_looked_at():
@@ -291,4 +291,4 @@ def test_arms_with_twins_are_not_called_too_small():
         arm=np.repeat(["random", "random", "treated"], len(user)),
     )
     arms = next(one for one in nc.check(logs).findings if one.name == ARMS)
-    assert "twins" in arms.what and "too small" not in arms.what
+    assert "copies of others" in arms.what and "too small" not in arms.what

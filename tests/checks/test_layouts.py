@@ -32,7 +32,7 @@ def test_a_file_that_is_sorted_by_reward_is_not_accused():
     found = nc.check(nc.read_logs(pl.DataFrame(rows)), fit=False)
     assert not [one.name for one in found if one.verdict == "broken"]
     drift = next(one for one in found if one.name == "drift")
-    assert drift.verdict == "unknowable" and "sorted by reward" in drift.what and "step" in drift.advice
+    assert drift.verdict == "unknowable" and "was sorted" in drift.what and "step" in drift.advice
 
 
 def test_a_panel_that_asks_everybody_the_same_again_is_not_accused():
@@ -51,7 +51,7 @@ def test_actions_that_a_kind_of_users_never_met_are_named():
     rows = {"user": np.repeat(np.arange(USERS), 10), "action": action.ravel(), "reward": rng.random(10 * USERS)}
     attributes = pl.DataFrame({"user": np.arange(USERS), "kind": np.array(["x", "y"])[kind]})
     found = finding(nc.Logs.from_arrays(**rows, attributes=attributes), "attributes and logging")
-    assert found.verdict == "doubtful" and "10 of 10 actions" in found.what and "kind" in found.what
+    assert found.verdict == "doubtful" and "10 of 10 actions" in found.what and "kind=" in found.what
     rows["action"] = rng.integers(0, 10, 10 * USERS)
     assert finding(nc.Logs.from_arrays(**rows, attributes=attributes), "attributes and logging").verdict == "fine"
 

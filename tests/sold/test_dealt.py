@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
 import newcomer as nc
@@ -67,3 +68,46 @@ def test_rows_are_dealt_by_the_user_alone():
     assert len({tuple(row) for row in whole.actions.reshape(50, 7).tolist()}) > 40
     workers = nc.fit(logs, run=nc.Run(workers=2))
     assert np.allclose(workers.mean, nc.fit(logs).mean, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("skipping", [1, 400])
+def test_some_who_skip_a_question_change_nothing(skipping):
+    """Then every later question is in both halves of somebody, but pairs of equal parity meet in nobody."""
+    table, directions = answers(800, 12)
+    users, items = np.divmod(np.arange(table.size), 12)
+    asked = (items > 0) | (users >= skipping)
+    logs = nc.Logs.from_arrays(user=users[asked], action=items[asked], reward=table.ravel()[asked])
+    model = nc.fit(logs, rank=2, estimator="sold")
+    assert model.evidence.coverage.dealt and model.noise_variance < 0.5
+    assert subspace_distance(model.basis, directions) < 0.1
+
+
+def test_forms_that_nobody_has_both_of_are_not_dealt():
+    """Their pairs never meet, however rows are dealt."""
+    table, _ = answers(600, 12)
+    rng = np.random.default_rng(3)
+    form = np.argsort(rng.random((600, 6)), axis=1) + 6 * (np.arange(600) % 2)[:, None]
+    assert not nc.fit(questionnaire_of(table, form)).evidence.coverage.dealt
+
+
+def questionnaire_of(table, asked):
+    reward = np.take_along_axis(table, asked, axis=1)
+    user = np.repeat(np.arange(len(table)), asked.shape[1])
+    return nc.Logs.from_arrays(user=user, action=asked.ravel(), reward=reward.ravel())
+
+
+def test_moments_that_are_added_are_those_of_all(tmp_path):
+    table, _ = answers(600, 8)
+    parts = [nc.Logs.from_frame(frame(table, rows)) for rows in (slice(0, 300), slice(300, 600))]
+    kept = tmp_path / "old.moments"
+    nc.fit(parts[0], rank=2, estimator="sold", run=nc.Run(moments=kept))
+    added = nc.fit(parts[1], rank=2, estimator="sold", start=kept)
+    whole = nc.fit(nc.Logs.from_frame(frame(table, slice(0, 600))), rank=2, estimator="sold", ridge=1.0)
+    assert np.allclose(added.covariance, whole.covariance, rtol=1e-6, atol=1e-9)
+
+
+def frame(table, rows):
+    users = np.arange(len(table))[rows]
+    items = table.shape[1]
+    columns = {"user": np.repeat(users, items), "action": np.tile(np.arange(items), len(users))}
+    return pl.DataFrame({**columns, "reward": table[rows].ravel()})

@@ -14,8 +14,8 @@ counts them as such: a log of noise, written twice, promises as much as real pre
   people who agree there part ways in the second half about as often as in the first; copies never do. Histories so
   short that two of them may well agree by chance, and users who give everything the same reward, are not counted.
 
-Twins make logs broken only where chance decided what was shown. Where users who agreed at first went on with the same
-action, a course or a policy may have led different people the same way, and twins are doubtful.
+Twins make logs broken only where hardly anybody else met the same actions in the same order. Where many did, by a form,
+a course or a policy, twins may be different people who were led the same way, and are doubtful.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ TWINS = 10  # users with the history of another, below which nothing is said
 RARE = 0.1  # chance that half of the rows of two users agree, below which a history is long enough to be compared
 ALLOWED = 3.0  # times as many pairs of twins as chance may make
 SHARES = 0.01, 0.05  # of the users who are another's twin, from which logs are doubtful, and broken
-LED = 0.8  # share of the pairs of users with one first row who go on with one action, above which they were led there
+ALONE = (
+    0.5  # share of the pairs of users with the same actions in the first half who are twins, below which all were led
+)
 LOOKED = 200_000  # users whose histories are compared
 COMPARED, BINS = 64, 2048  # actions whose rewards are compared, and bins of their hashes
 FIRM = 1000.0  # pairs of rows beside which those of all actions count as so many
@@ -128,14 +130,13 @@ def _hashed_rewards(rewards: Floats) -> Hashes:
 
 @dataclass(frozen=True, eq=False)
 class HistoryHashes:
-    """Of users who gave several rewards (n,): hashes of all their rows, of the first half of them, of the first one,
-    and of the first one with the action after it; and their numbers of rows.
+    """Of users who gave several rewards (n,): hashes of all their rows, of the first half of them, and of the actions
+    of that half; and their numbers of rows.
     """
 
     rows: Hashes
     halves: Hashes
-    firsts: Hashes
-    seconds: Hashes
+    actions: Hashes
     lengths: Ints
 
     @classmethod
@@ -146,22 +147,21 @@ class HistoryHashes:
         """
         if batch.actions is None or not len(batch.actions):
             empty = np.zeros(0, np.uint64)
-            return cls(empty, empty, empty, empty, np.zeros(0, np.int64))
+            return cls(empty, empty, empty, np.zeros(0, np.int64))
         starts, lengths = batch.offsets[:-1], batch.lengths
         actions, rewards = batch.actions.astype(np.uint64), batch.rewards
         if not ordered:
             order = np.lexsort((rewards, actions, np.repeat(np.arange(len(lengths)), lengths)))
             actions, rewards = actions[order], rewards[order]
         place = np.arange(len(rewards)) - np.repeat(starts, lengths)
-        row = mix_user_hashes(mix_user_hashes(place.astype(np.uint64)) ^ actions)
-        row = mix_user_hashes(row ^ _hashed_rewards(rewards))
+        action = mix_user_hashes(mix_user_hashes(place.astype(np.uint64)) ^ actions)
+        row = mix_user_hashes(action ^ _hashed_rewards(rewards))
         several = np.minimum.reduceat(rewards, starts) < np.maximum.reduceat(rewards, starts)
         rows = np.add.reduceat(row, starts)
         kept = several & (user_lots(mix_user_hashes(rows)) < share)
-        early = np.add.reduceat(np.where(2 * place < np.repeat(lengths, lengths), row, np.uint64(0)), starts)
-        starts, lengths = starts[kept], lengths[kept]
-        halves = mix_user_hashes(early[kept] ^ mix_user_hashes(lengths.astype(np.uint64)))
-        return cls(rows[kept], halves, row[starts], mix_user_hashes(row[starts]) ^ actions[starts + 1], lengths)
+        early, length = 2 * place < np.repeat(lengths, lengths), mix_user_hashes(lengths.astype(np.uint64))
+        halves, shown = (np.add.reduceat(np.where(early, one, np.uint64(0)), starts) ^ length for one in (row, action))
+        return cls(rows[kept], halves[kept], shown[kept], lengths[kept])
 
     def __add__(self, other: HistoryHashes) -> HistoryHashes:
         return HistoryHashes(**{name: np.append(value, getattr(other, name)) for name, value in vars(self).items()})
@@ -185,8 +185,8 @@ class HistoryHashes:
         multiplied = len(same) >= FEWEST and int(np.gcd.reduce(same)) > 1
         if full <= ALLOWED * chance and not multiplied:
             return Twins(0, len(self.rows), led=False)
-        first, second = _pairs(self.firsts[long]) - twins, _pairs(self.seconds[long]) - twins
-        return Twins(again, len(self.rows), led=not multiplied and second > LED * first)
+        alike_shown = full + (_pairs(self.actions[long]) - twins) / share**2
+        return Twins(again, len(self.rows), led=not multiplied and full < ALONE * alike_shown)
 
 
 def _pairs(hashes: Hashes | Ints) -> float:
@@ -197,8 +197,8 @@ def _pairs(hashes: Hashes | Ints) -> float:
 
 @dataclass(frozen=True)
 class Twins:
-    """How many of the `users` looked at have the history of one before them; `led` where users who agreed at first went
-    on with the same action, so that these may be different people.
+    """How many of the `users` looked at have the history of one before them; `led` where many others met the same
+    actions in the same order, so that these may be different people.
     """
 
     users_again: int

@@ -99,7 +99,7 @@ OF_USERS = (
     " users='people.csv' (--users people.csv)."
 )
 BALANCED_LEVEL = 0.05  # p-value up to which what is shown is looked at for its sign
-UNMET = 20.0  # rows expected of an action among users of one kind from which none is no accident
+UNMET = 20.0  # users of one kind expected to meet an action, from which none is no accident
 MANY = 2_000  # actions beyond which this is not looked at
 SHIFTED = Limits(0.1, 0.3)
 SHOWN = Limits(0.1, 0.7)
@@ -415,29 +415,30 @@ def _unmet(logs: Logs) -> Finding | None:
     ids = logs.action_ids or ()
     if not 2 <= len(ids) <= MANY:
         return None
-    rows = reduce(logs, partial(_rows_by_kind, actions=len(ids)), operator.add, rows=CODED if logs.by_action else None)
-    shares = rows.sum(axis=1, keepdims=True) / np.maximum(rows.sum(axis=(0, 1), keepdims=True), 1.0)
-    missing = (rows == 0) & (rows.sum(axis=0, keepdims=True) * shares >= UNMET)  # (2, A, p)
+    found = reduce(logs, partial(_met_by_kind, actions=len(ids)), operator.add, rows=CODED if logs.by_action else None)
+    met, users = found[:, :-1], found[:, -1:]  # (2, A, p) users of a kind who met an action, (2, 1, p) users of it
+    share = met.sum(axis=0, keepdims=True) / np.maximum(users.sum(axis=0, keepdims=True), 1.0)
+    missing = (met == 0) & (users * share >= UNMET)
     if not missing.any():
         return None
-    width = np.cumsum([column.width for column in logs.people.columns])
-    where = np.unique(np.searchsorted(width, np.nonzero(missing.any(axis=(0, 1)))[0], side="right"))
-    names = ", ".join(logs.people.columns[i].name for i in where[:3])
-    actions = np.nonzero(missing.any(axis=(0, 2)))[0]
+    columns = [name for column in logs.people.columns for name in column.names]
+    names = ", ".join(columns[i] for i in np.flatnonzero(missing.any(axis=(0, 1)))[:3])
+    actions = np.flatnonzero(missing.any(axis=(0, 2)))
     shown = ", ".join(str(ids[i]) for i in actions[:3]) + ", ..." * (len(actions) > 3)
-    what = f"Users of one kind ({names}) never met {len(actions):,} of {len(ids):,} actions that others met ({shown})."
-    what += (
-        " These logs cannot tell what they would give for them, and the best for everybody may be the best for others."
-    )
+    what = f"Users of one kind (told by {names}) never met {len(actions):,} of {len(ids):,} actions that others met"
+    what += f" ({shown}). These logs cannot tell what they would give for them: the best for everybody may be the best"
+    what += " for others."
     advice = "Show every action to a few users of each kind, or offer each kind only what it was shown."
     return Finding(NAME, "doubtful", what, advice, len(actions) / len(ids), "of the actions")
 
 
-def _rows_by_kind(batch: Batch, *, actions: int) -> Floats:
-    """Rows (2, A, p) of each action by users whose encoded attribute is at most the average, or above it."""
+def _met_by_kind(batch: Batch, *, actions: int) -> Floats:
+    """Users (2, A + 1, p) who met each action, and all, whose encoded attribute is at most the average, or above it."""
     assert batch.attributes is not None and batch.actions is not None
-    user = np.repeat(np.arange(len(batch.users)), batch.lengths)
-    met = csr_array((np.ones(len(user)), (batch.actions, user)), shape=(actions, len(batch.users)))
+    n, user = len(batch.users), np.repeat(np.arange(len(batch.users)), batch.lengths)
+    pairs = np.unique(batch.actions * n + user)
+    places = np.append(pairs // n, np.full(n, actions)), np.append(pairs % n, np.arange(n))
+    met = csr_array((np.ones(len(places[0])), places), shape=(actions + 1, n))
     return np.stack([met @ side.astype(np.float64) for side in (batch.attributes <= 0.0, batch.attributes > 0.0)])
 
 

@@ -29,6 +29,8 @@ CROWDED = 0.5  # share of rewards at one end of the scale from which it is a flo
 FEW_EVENTS = 100  # rewards of the rarer of two values below which there is little to learn from
 TINY = 1e-3  # propensities below this make an estimate that divides by them depend on single rows
 SCALE = 50  # different rewards up to which they are a scale
+CODES = (-999.0, -99.0, -9.0, -1.0, 9.0, 99.0, 999.0)  # that people write for no answer
+LOOKED = 20_000  # rows by whose features the level of rewards is looked for
 SHOWN = 40  # points of a picture
 SPELLINGS = 3  # of an action, and actions, that are named
 OFF = 0.1  # relative deviation of frequencies from propensities that matters
@@ -60,13 +62,10 @@ def describe_coverage(logs: Logs, found: CheckSample) -> Finding:
     doubts = [f"{short:.0%} of the users have a single row"] if short > 0.5 else []
     doubts += [f"{rare:.0%} of the actions have fewer than {RARE} rows"] if rare > 0.5 else []
     doubts += [f"{missing} directions of the items are never shown"] if missing else []
-    far = abs(summary.mean_reward) > summary.reward_deviation and not logs.one_hot
-    level = next((line for line in logs.advice if NO_CONSTANT in line), "") if far else ""
-    if level:
-        what = f"{told}. {level.partition(':')[0]}, so that the model has no place for the mean."
-        return made(
-            "doubtful", what, "Read the logs with intercept=True (--intercept), or take the mean off the rewards."
-        )
+    if level := _level_without_place(logs):
+        what = f"{told}. {level}, so that the model has no place for the mean."
+        todo = "Read the logs with intercept=True (--intercept), or take the mean off the rewards."
+        return made("doubtful", what, todo)
     if doubts:
         advice = "The model leaves out what is not covered: log what is missing, or drop rare actions."
         return made("doubtful", f"{told}; {', '.join(doubts)}.", advice)
@@ -179,7 +178,7 @@ def describe_rewards(logs: Logs) -> Finding:
 
 
 def _code_among_rewards(values: Floats, counts: Ints) -> tuple[float, float] | None:
-    """A value at an end that lies off an otherwise regular scale, and its share; None if there is none.
+    """A customary code for no answer at an end of an otherwise regular scale, and its share; None if there is none.
 
     >>> _code_among_rewards(np.array([-1.0, 1.0, 2.0, 3.0]), np.array([3, 1, 1, 1]))
     (-1.0, 0.5)
@@ -189,9 +188,24 @@ def _code_among_rewards(values: Floats, counts: Ints) -> tuple[float, float] | N
     for end, others in ((0, values[1:]), (-1, values[:-1])):
         steps, share = np.diff(others), float(counts[end] / counts.sum())
         gap = abs(values[end] - (others[0] if end == 0 else others[-1]))
-        if share >= 0.01 and np.ptp(steps) < 1e-9 * steps[0] and gap > 1.5 * steps[0]:
+        apart = np.ptp(steps) < 1e-9 * steps[0] and gap > 1.5 * steps[0]
+        if float(values[end]) in CODES and 0.01 <= share <= 0.5 and apart:
             return float(values[end]), share
     return None
+
+
+def _level_without_place(logs: Logs) -> str:
+    """That the mean reward has no place in the features, in words; nothing where some rows show that it has."""
+    summary = logs.summary
+    if logs.one_hot or abs(summary.mean_reward) <= summary.reward_deviation:
+        return ""
+    line = next((one for one in logs.advice if NO_CONSTANT in one), "")
+    if line:
+        batch = next(iter(logs.batches()))
+        features, rewards = batch.take(slice(0, LOOKED)), batch.rewards[:LOOKED]
+        left = rewards - features @ np.linalg.lstsq(features, rewards, rcond=None)[0]
+        line = line if abs(left.mean()) > left.std() else ""
+    return line.partition(":")[0]
 
 
 def _histogram(values: Floats, counts: Ints) -> Picture:

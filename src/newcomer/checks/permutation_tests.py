@@ -333,7 +333,8 @@ FINE = "Nothing to do."
 MORE = "Log more users, or longer histories, and check again."
 FILE_ORDER = "The logs have no times that order a user's rows, so this is about the order of rows in the file."
 BY_REWARD = (
-    "The logs have no times that order a user's rows, and the file is sorted by reward, which says nothing of time."
+    "The logs have no times that order a user's rows, and these stand in the order of their rewards, as in a file that"
+    " was sorted."
 )
 NAME_TIME = "Name the column of times, columns={'step': ...} (--column step=...), and check again."
 

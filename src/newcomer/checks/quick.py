@@ -57,7 +57,7 @@ def quick_check(
     repeats = find_twins(repeats, among, judging)
     advice, twins = LOG_MORE, repeats.verdict == "broken"
     if twins:
-        why, advice = "Users have twins, so that no test by chance among users is right.", repeats.advice
+        why, advice = "Some users are copies of others, so that tests cannot tell chance from effect.", repeats.advice
     tests = [_untold(name, why, advice) for name in (*TESTS, SHARED)] if why else _tests(sample, level, seed)
     weighed = describe_propensities(found, looked.summary.rows, level) if logs.judges is not None else None
     if looked is not logs or weighed is None:

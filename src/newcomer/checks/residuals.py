@@ -163,7 +163,7 @@ def sorted_by_reward(found: CheckSample) -> bool:
     step, starts = np.diff(found.rewards, prepend=0.0), _starts(found.kept)
     step[starts] = 0.0
     rising, falling = (np.add.reduceat(side.astype(np.int64), starts) for side in (step > 0, step < 0))
-    able = (found.kept >= SORTED_ROWS) & (rising + falling > 0)
+    able = (found.kept >= SORTED_ROWS) & (rising + falling > 1)  # one step alone is also a success that ended it
     one_way = np.minimum(rising, falling)[able] == 0
     return len(one_way) >= SORTED_USERS and float(one_way.mean()) > SORTED_SHARE
 

@@ -45,6 +45,7 @@ from newcomer.sold.rank_test import rank_flip_tests
 from newcomer.sold.sparse import SparseSold
 from newcomer.subspace import top_eigenvectors
 
+UNPAIRED, OFTEN = 0.1, 5.0  # share of pairs, each expected so often, that never meet across the halves: one order
 NEAR_SQUARE = 0.01  # share of users with nearly square halves from which pseudo-inverses are warned of
 
 
@@ -94,28 +95,47 @@ def find_second_moment(
 ) -> SecondMoment:
     """The second moment of the users of logs; of few features with the moments of users `before` added, and kept.
 
-    Where everybody met the same actions in the same order, as in a questionnaire, odd and even steps have no action in
-    common, and nothing follows from them. Then rows are dealt to halves by lot.
+    Where everybody met the same actions in the same order, as in a questionnaire, odd and even steps have no pairs of
+    actions in common, and nothing follows from them. Then rows are dealt to halves by lot.
     """
+    missing = 0.0
     try:
-        return _second_moment(logs, asked, before, keep, progress, dealt=False)
+        found, own = _second_moment(logs, asked, before, progress, dealt=False)
+        missing = 0.0 if asked.literal or own is None else _share_never_paired(own)
     except NoCoverageError:
         if asked.literal:
             raise
-    found = _second_moment(logs, asked, before, keep, progress, dealt=True)
-    return replace(found, dealt=True)
+        found, own, missing = None, None, 1.0
+    if missing > UNPAIRED:
+        again, dealt = _second_moment(logs, asked, before, progress, dealt=True)
+        if found is None or dealt is None or _share_never_paired(dealt) < 0.5 * missing:
+            found = replace(again, dealt=True)
+    assert found is not None
+    if keep is not None and isinstance(found, DenseSold):
+        keep(found.moments)
+    return found
+
+
+def _share_never_paired(moments: Moments) -> float:
+    """The share of pairs of one-hot actions that never meet across the halves, of those that by chance would often."""
+    joint = moments.joint
+    if not joint.size:
+        return 0.0
+    met = np.diagonal(moments.mean_coverage, axis1=1, axis2=2).sum(axis=0)
+    both, chance = joint + joint.T, 0.5 * moments.count * np.outer(met, met)
+    able = (chance >= OFTEN) & ~np.eye(len(joint), dtype=np.bool_)
+    return float(np.mean(both[able] < 0.05 * chance[able])) if able.any() else 0.0
 
 
 def _second_moment(
     logs: Logs,
     asked: SoldSettings,
     before: Moments | None,
-    keep: Callable[[Moments], None] | None,
     progress: Callable[[int, int], None] | None,
     *,
     dealt: bool,
-) -> DenseSold | SparseSold:
-    """The same by halves as they are, or dealt by lot."""
+) -> tuple[DenseSold | SparseSold, Moments | None]:
+    """The same by halves as they are, or dealt by lot; of few features with the moments of these logs alone."""
     if logs.wide:
         if logs.intercept:
             todo = "leave it out: the mean of one-hot features has the level of every action already"
@@ -123,16 +143,14 @@ def _second_moment(
         run: Pass = PassOver(logs, CODED, progress)
         run = DealtPass(run) if dealt else run
         how: dict[str, Any] = {"rank": asked.rank, "literal": asked.literal, "null": asked.null}
-        return SparseSold.of(logs, run, asked.ridge, spectrum_only=asked.spectrum_only, **how)
+        return SparseSold.of(logs, run, asked.ridge, spectrum_only=asked.spectrum_only, **how), None
     one_hot = logs.one_hot and not logs.intercept
     add_up = partial(one_hot_moments_of if one_hot else moments_of, ridge=asked.ridge)
     rows = CODED if one_hot else second_moment_batch_rows(logs.dim)
     run = PassOver(logs, rows, progress)
-    moments = (DealtPass(run) if dealt else run)(add_up, merge_moments)
-    moments = moments if before is None else merge_moments(before, moments)
-    if keep is not None:
-        keep(moments)
-    return DenseSold.of(logs, moments, rank=asked.rank, literal=asked.literal, null=asked.null)
+    own = (DealtPass(run) if dealt else run)(add_up, merge_moments)
+    moments = own if before is None else merge_moments(before, own)
+    return DenseSold.of(logs, moments, rank=asked.rank, literal=asked.literal, null=asked.null), own
 
 
 def second_moment_batch_rows(dim: int) -> int:

@@ -213,7 +213,7 @@ def _promised_probabilities(trial: Trial) -> None:
         if draw < ASKED:  # probabilities may themselves be votes of a few draws
             answers.append(policy.probabilities(state, trial.actions, np.random.default_rng([trial.seed, 12, draw])))
     chances, unsure = np.mean(answers, axis=0), np.var(answers, axis=0) / ASKED
-    allowed = 5.0 * np.sqrt((chances * (1.0 - chances) + 0.01) * 2.0 / CHOICES + unsure)
+    allowed = 2.0 / ASKED + 5.0 * np.sqrt((chances * (1.0 - chances) + 0.01) * 2.0 / CHOICES + unsure)
     _say(bool((np.abs(counts / CHOICES - chances) <= allowed).all()), "probabilities are those of the choices")
 
 

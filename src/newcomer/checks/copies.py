@@ -10,7 +10,7 @@ counts them as such: a log of noise, written twice, promises as much as real pre
   and nearly no repeat of an action brings the user a new one, rows are copies, or rewards looked up in a table.
 * **Users with the same history**: the same actions with the same rewards, in the same order. A held-out user whose twin
   was fitted is predicted from it. Chance makes twins too, and more of them where earlier rewards decide what is shown
-  next: whoever agrees so far goes on alike. So users are compared on the first half of their rows as well. Different
+  next: users who agree so far go on alike. So users are compared on the first half of their rows as well. Different
   people who agree there part ways in the second half about as often as in the first; copies never do. Histories so
   short that two of them may well agree by chance, and users who give everything the same reward, are not counted.
 

@@ -21,10 +21,9 @@ def answers(users, items, seed=0):
 
 
 def questionnaire(table, order=None):
-    users, items = table.shape
-    asked = np.tile(np.arange(items), (users, 1)) if order is None else order
-    reward = np.take_along_axis(table, asked, axis=1)
-    return nc.Logs.from_arrays(user=np.repeat(np.arange(users), items), action=asked.ravel(), reward=reward.ravel())
+    asked = np.tile(np.arange(table.shape[1]), (len(table), 1)) if order is None else order
+    user, reward = np.repeat(np.arange(len(table)), asked.shape[1]), np.take_along_axis(table, asked, axis=1)
+    return nc.Logs.from_arrays(user=user, action=asked.ravel(), reward=reward.ravel())
 
 
 def test_a_questionnaire_in_one_order_is_fitted_as_in_any_order():
@@ -87,13 +86,7 @@ def test_forms_that_nobody_has_both_of_are_not_dealt():
     table, _ = answers(600, 12)
     rng = np.random.default_rng(3)
     form = np.argsort(rng.random((600, 6)), axis=1) + 6 * (np.arange(600) % 2)[:, None]
-    assert not nc.fit(questionnaire_of(table, form)).evidence.coverage.dealt
-
-
-def questionnaire_of(table, asked):
-    reward = np.take_along_axis(table, asked, axis=1)
-    user = np.repeat(np.arange(len(table)), asked.shape[1])
-    return nc.Logs.from_arrays(user=user, action=asked.ravel(), reward=reward.ravel())
+    assert not nc.fit(questionnaire(table, form)).evidence.coverage.dealt
 
 
 def test_moments_that_are_added_are_those_of_all(tmp_path):

@@ -41,9 +41,7 @@ TWINS = 10  # users with the history of another, below which nothing is said
 RARE = 0.1  # chance that half of the rows of two users agree, below which a history is long enough to be compared
 ALLOWED = 3.0  # times as many pairs of twins as chance may make
 SHARES = 0.01, 0.05  # of the users who are another's twin, from which logs are doubtful, and broken
-ALONE = (
-    0.5  # share of the pairs of users with the same actions in the first half who are twins, below which all were led
-)
+ALONE = 0.5  # share of twins among users who met the same actions at first, below which all were led
 LOOKED = 200_000  # users whose histories are compared
 COMPARED, BINS = 64, 2048  # actions whose rewards are compared, and bins of their hashes
 FIRM = 1000.0  # pairs of rows beside which those of all actions count as so many
